@@ -546,3 +546,27 @@ fn ranks_whose_recordings_are_short_belong_to_the_longest() {
     });
     assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2])]);
 }
+
+#[test]
+fn two_jobs_in_one_folder_have_folders_of_their_own() {
+    let tool = Tool::new();
+    let names = [
+        "alpha0/t.json",
+        "alpha1/t.json",
+        "beta0/t.json",
+        "beta1/t.json",
+    ];
+    put(&tool, &names, |place| Process {
+        id: 100 + place as i64,
+        world: 2,
+        begin_ms: Process::FIRST.begin_ms + 5_000 * (place as i64 / 2),
+        ..nth(place % 2)
+    });
+    let folders: Vec<String> = runs(&tool).into_iter().map(|(folder, _)| folder).collect();
+    let different: std::collections::BTreeSet<&String> = folders.iter().collect();
+    assert!(
+        folders.len() > 1 && different.len() == folders.len(),
+        "{folders:?}"
+    );
+    tool.run("merge run -o out").exits(0);
+}

@@ -439,8 +439,8 @@ fn a_shard_can_be_written_again() {
     merge_shards(&tool, "run", [0, 0]);
     // written files are results, which are never replaced unasked
     tool.run("merge run -o out --cache kept --shard 1/2")
-        .exits(1)
-        .says("--overwrite replaces it");
+        .exits(2)
+        .notes("--overwrite replaces it");
     tool.run("merge run -o out --cache kept --shard 0/2")
         .exits(2)
         .notes("--overwrite replaces it");
@@ -561,7 +561,7 @@ fn shards_of_some_ranks_replace_what_a_rank_was_while_it_was_joined() {
     put(3, 8);
     // without `-f` nothing is replaced
     let before = tool.files("out");
-    merge_shards(&tool, "run --ranks 1-3", [2, 1]);
+    merge_shards(&tool, "run --ranks 1-3", [2, 2]);
     assert!(tool.files("out") == before);
     merge_shards(&tool, "run --ranks 1-3 -f", [1, 1]);
     let names = || Vec::from_iter(tool.files("out").into_keys());
@@ -579,4 +579,24 @@ fn shards_of_some_ranks_replace_what_a_rank_was_while_it_was_joined() {
     assert_eq!(names(), Vec::from_iter(before.into_keys()));
     tool.run("merge run --ranks 99 -o one").exits(2);
     merge_shards(&tool, "run --ranks 99", [2, 2]);
+}
+
+#[test]
+fn a_shard_refuses_files_that_exist() {
+    let tool = four_ranks();
+    tool.run("merge run -o out --for astra-sim --shard 1/4")
+        .exits(0);
+    tool.run("merge run -o out --for astra-sim --shard 1/2")
+        .exits(2)
+        .complains(&["run.1.et already exists"]);
+    tool.shell("ls out/*.et").exits(0).says("run.1.et");
+}
+
+#[test]
+fn times_ahead_of_the_clock_are_kept_in_the_cache() {
+    let tool = four_ranks();
+    tool.shell("touch -d '+1 hour' run/*").exits(0);
+    prepare(&tool, "ranks run", 1);
+    tool.run("ranks run --cache kept")
+        .notes("found the results of 4 ranks");
 }

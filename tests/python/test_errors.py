@@ -51,7 +51,7 @@ def test_remedies_of_readers_and_questions(tmp_path: Path) -> None:
     with pytest.raises(etlink.Error) as raised:
         etlink.open(written).replay(what_if="no-sync")
     assert "what_if= no-sync" in str(raised.value)
-    assert raised.value.remedy is not None and raised.value.remedy.startswith("replay the traces")
+    assert raised.value.remedy is not None and raised.value.remedy.startswith("replay the original traces")
     [trace] = (PAIRS / "mlp-2.15.0").glob("kineto*")
     with pytest.raises(etlink.Error) as raised:
         etlink.open(trace).replay(what_if="straggler=0")

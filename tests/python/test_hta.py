@@ -157,7 +157,7 @@ def test_files_are_named_as_in_hta(folder: Path) -> None:
     assert one.trace_files == {3: str(folder / "rank1.json.gz")}
     listed = TraceAnalysis([str(folder / "rank1.json.gz")], "")
     assert list(listed.trace_files) == [1]
-    with pytest.raises(ValueError, match="ranks 1"):
+    with pytest.raises(ValueError, match="the ranks are 1"):
         listed.get_queue_length_time_series(ranks=[0])
     with pytest.raises(etlink.Error, match="no traces"):
         TraceAnalysis(trace_dir=str(Path(__file__).parent))

@@ -1,7 +1,7 @@
 //! Stretches in which threads launch one kernel after another, which a graph could replace.
 
 use crate::detect::names::is_input_name;
-use crate::limits::{LONGEST_LAUNCH_NS, SLOW_FACTOR, SLOWEST_LAUNCH_NS};
+use crate::limits::{LEAST_USUAL_LAUNCHES, LONGEST_LAUNCH_NS, SLOW_FACTOR, SLOWEST_LAUNCH_NS};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, launches_graph};
 use etlink_model::{CallIdx, DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use etlink_replay::GraphEdits;
@@ -153,6 +153,9 @@ pub(crate) fn skip_launches(trace: &LinkedTrace) -> GraphEdits {
 /// Returns the longest time that counts as launching on a thread, in ns, from its times between
 /// launches. O(n log n).
 fn longest_launch_ns(mut worked: Vec<i64>) -> i64 {
+    if worked.len() < LEAST_USUAL_LAUNCHES {
+        return LONGEST_LAUNCH_NS;
+    }
     worked.sort_unstable();
     let usual = worked.get(worked.len() * 3 / 4).copied().unwrap_or(0);
     let longest = usual.saturating_mul(SLOW_FACTOR);

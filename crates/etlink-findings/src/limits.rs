@@ -48,5 +48,9 @@ pub(crate) const LONGEST_LAUNCH_NS: i64 = 200_000;
 /// there, or if stacks and shapes are recorded, every op takes 100 to 500 us.
 pub(crate) const SLOW_FACTOR: i64 = 3;
 
+/// Minimum number of times between launches that show what is usual on a thread. Among fewer, work
+/// of the host would raise the limit until it counts as launching.
+pub(crate) const LEAST_USUAL_LAUNCHES: usize = 20;
+
 /// Upper bound on the time for a launch, in ns, even on slow hosts.
 pub(crate) const SLOWEST_LAUNCH_NS: i64 = 1_000_000;

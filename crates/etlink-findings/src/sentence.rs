@@ -271,7 +271,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         }
         CauseKind::SmallKernels => format!(
             "launch-bound: {} with a mean of {typical}, but only one launch every {compared_time}",
-            count_text(count, "kernel")
+            count_text(count, "device op")
         ),
         CauseKind::OptimizerLaunches => format!(
             "the optimizer `{subject}` launches {} with a mean of {typical}, one every {compared_time}",

@@ -271,14 +271,16 @@ impl ReadCache {
         facts: impl Fn() -> Option<String>,
         find: impl FnOnce() -> Result<V, RunError>,
     ) -> Result<V, RunError> {
+        // The same relative path is another folder in another working folder.
+        let place = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let mut hasher = DefaultHasher::new();
-        ("listing", folder).hash(&mut hasher);
+        ("listing", folder, &place).hash(&mut hasher);
         let key = |_| {
             first_line(&ResultKey {
                 etlink: env!("CARGO_PKG_VERSION"),
                 build: self.build.as_deref()?,
                 states: &[],
-                files: &format!("{}, {}", folder.display(), facts()?),
+                files: &format!("{}, {}, {}", folder.display(), place.display(), facts()?),
                 settings: &[],
             })
         };
@@ -506,7 +508,11 @@ pub(crate) fn is_settled(path: &Path, data: &FileData) -> bool {
     } else {
         SETTLING
     };
-    let age = data.changed.and_then(|changed| changed.elapsed().ok());
+    // A clock ahead of this machine's, as of a file server, gives a time in the future.
+    let age = data.changed.map(|changed| match changed.elapsed() {
+        Ok(age) => age,
+        Err(future) => future.duration(),
+    });
     data.tag.is_some() || age.is_some_and(|age| age >= settling)
 }
 

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub(crate) struct TraceExtent {
     /// Rank that the trace states.
     pub(crate) rank: Option<GlobalRank>,
+    /// World size that the trace states.
+    world: Option<i64>,
     /// Machine whose clock the times use; empty if unknown.
     machine: String,
     begin: UnixNs,
@@ -32,6 +34,7 @@ impl TraceExtent {
         });
         Some(TraceExtent {
             rank: header.rank,
+            world: header.world_size,
             machine: header.host_name.clone(),
             begin: header.unix_time(begin),
             end: header.unix_time(end),
@@ -62,20 +65,36 @@ impl TraceExtent {
     }
 }
 
-/// Returns the earliest begin of the ranks of a run, by the clock of each of them.
+/// Returns the earliest begin of the ranks of a run, by the clock of each of them. A rank of another
+/// world than most is of another job, and moves no begin.
 pub(crate) fn run_begins(ranks: &[TraceExtent]) -> Vec<UnixNs> {
-    let Some(reference) = ranks.first() else {
+    let usual = usual_world(ranks);
+    let is_member = |rank: &&TraceExtent| rank.world.is_none() || rank.world == usual;
+    let Some(reference) = ranks.iter().find(is_member) else {
         return vec![];
     };
     let ahead = ranks.iter().map(|rank| rank.ahead_of(reference));
     let ahead: Vec<i64> = ahead.collect();
     let on_reference = ranks.iter().zip(&ahead);
+    let on_reference = on_reference.filter(|(rank, _)| is_member(rank));
     let begins = on_reference.map(|(rank, ahead)| rank.begin.shifted(ahead.saturating_neg()));
     let first = begins.min().unwrap_or(reference.begin);
     ahead
         .into_iter()
         .map(|ahead| first.shifted(ahead))
         .collect()
+}
+
+/// Returns the world size that most ranks state, the larger of equally frequent ones.
+fn usual_world(ranks: &[TraceExtent]) -> Option<i64> {
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    for world in ranks.iter().filter_map(|rank| rank.world) {
+        *counts.entry(world).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(world, count)| (*count, *world));
+    most.map(|(world, _)| world)
 }
 
 #[cfg(test)]
@@ -90,6 +109,7 @@ mod tests {
         });
         TraceExtent {
             rank: None,
+            world: None,
             machine: machine.to_owned(),
             begin: UnixNs(begin),
             end: UnixNs(begin + 100 * (steps.end - steps.start)),
@@ -114,6 +134,12 @@ mod tests {
         assert_eq!(begins(&[steps(0, 3..13), other(5200, 5..13)]), [0, 5000]);
         assert_eq!(begins(&[other(5200, 5..13), steps(0, 3..13)]), [5000, 0]);
         assert_eq!(begins(&[steps(0, 3..103), other(5200, 5..13)]), [0, 5000]);
+        // a rank of another job that began earlier
+        let of = |world, begin| TraceExtent {
+            world: Some(world),
+            ..steps(begin, 3..13)
+        };
+        assert_eq!(begins(&[of(8, 0), of(2, 40), of(2, 60)])[1..], [40, 40]);
         assert!(begins(&[]).is_empty());
     }
 }

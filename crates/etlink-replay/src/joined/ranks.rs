@@ -3,6 +3,7 @@
 use super::JoinedGraph;
 use crate::figures::{mean_error, node_error, replay_error};
 use crate::graph::EdgeKind;
+use crate::path::resources_with_work;
 use crate::run::ReplayRun;
 use etlink_model::{DurationNs, GlobalRank, NodeIdx, TimeNs};
 use serde::Serialize;
@@ -33,7 +34,8 @@ pub struct RankFigures {
     pub measured_ns: Option<DurationNs>,
     /// Time from first start to last end in the run.
     pub replayed_ns: DurationNs,
-    /// Time from the first start of all ranks to this rank's last end, in the run.
+    /// Time from the first start of all ranks to the end of this rank's last work, in the run,
+    /// without threads that nothing waits for.
     pub end_ns: DurationNs,
     /// Difference of the two times, relative to the measured one.
     pub replay_error: Option<f64>,
@@ -47,10 +49,15 @@ impl JoinedGraph {
     /// Returns the figures of each rank. O(nodes + parts).
     pub fn by_rank(&self, run: &ReplayRun) -> Vec<RankFigures> {
         let (origin, _) = run.window();
+        let has_work = resources_with_work(&self.graph);
         let mut figures = vec![];
         for (place, rank) in self.plan.ranks.iter().enumerate() {
             let nodes = self.plan.rank_nodes(place);
-            figures.push(self.rank_figures(run, rank.rank, nodes, origin));
+            let at_work =
+                indices(&nodes).filter(|node| has_work[self.graph.resource[node.index()].index()]);
+            let work_end = at_work.map(|node| run.end(node)).max();
+            let end_ns = length_between(Some(origin), work_end);
+            figures.push(self.rank_figures(run, rank.rank, nodes, end_ns));
         }
         figures
     }
@@ -60,7 +67,7 @@ impl JoinedGraph {
         run: &ReplayRun,
         rank: GlobalRank,
         nodes: Range<u32>,
-        origin: TimeNs,
+        end_ns: DurationNs,
     ) -> RankFigures {
         let graph = &self.graph;
         let replayed_end = indices(&nodes).map(|node| run.end(node)).max();
@@ -75,7 +82,7 @@ impl JoinedGraph {
             nodes: nodes.len() as u64,
             measured_ns,
             replayed_ns,
-            end_ns: length_between(Some(origin), replayed_end),
+            end_ns,
             replay_error: measured_ns.map(|measured| replay_error(replayed_ns, measured)),
             end_error_ns: graph.measured.then(|| mean_error(errors)),
             collectives: self.collective_times(run, nodes),

@@ -331,7 +331,7 @@ fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
         && let Some((host, host_ns)) = longest_host(page)
     {
         let host = strings::shorten_text(host, CARD_NAME);
-        note += &format!(", longest in {host} ({})", time_text(host_ns));
+        note += &format!(", the largest part in {host} ({})", time_text(host_ns));
     }
     Some(SummaryCard {
         name: "Idle because",

@@ -226,7 +226,7 @@ fn cards_begin_with_the_step_and_end_with_fidelity() {
     );
     assert_eq!(
         field("note")[2],
-        "82.8 % of the idle time, longest in load the next batch (160.0 µs)"
+        "82.8 % of the idle time, the largest part in load the next batch (160.0 µs)"
     );
 }
 

@@ -395,6 +395,7 @@ impl FolderJoiner<'_> {
             Err(runs) => runs,
         };
         // other runs may be next to them
+        let mut taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
         let mut by_words: BTreeMap<String, Vec<RunFiles>> = BTreeMap::new();
         for run in runs {
             let words = words_of(&split_folder(parent, &run.folder).0);
@@ -403,23 +404,31 @@ impl FolderJoiner<'_> {
         let is_one = by_words.len() == 1;
         let mut joined = vec![];
         for own in by_words.into_values() {
-            let own = if is_one {
+            let is_own = own.iter().any(|run| run.folder == parent);
+            let own = if is_one || taken.contains(parent) && !is_own {
                 Err(own)
             } else {
                 self.join_alike(parent, parent, own)
             };
             match own {
-                Ok(run) => joined.push(run),
-                Err(own) => joined.extend(self.join_recordings(parent, own)),
+                Ok(run) => {
+                    taken.insert(run.folder.clone());
+                    joined.push(run);
+                }
+                Err(own) => joined.extend(self.join_recordings(parent, own, &mut taken)),
             }
         }
         joined
     }
 
     /// Combines the ranks of each recording if every rank or node has several in its folder:
-    /// `rank0/cycle1`, `rank1/cycle1`.
-    fn join_recordings(&mut self, parent: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
-        let taken: BTreeSet<PathBuf> = runs.iter().map(|run| run.folder.clone()).collect();
+    /// `rank0/cycle1`, `rank1/cycle1`. No two runs get the same folder: those in `taken` are used.
+    fn join_recordings(
+        &mut self,
+        parent: &Path,
+        runs: Vec<RunFiles>,
+        taken: &mut BTreeSet<PathBuf>,
+    ) -> Vec<RunFiles> {
         let mut by_recording: BTreeMap<PathBuf, Vec<RunFiles>> = BTreeMap::new();
         for run in runs {
             let recording = split_folder(parent, &run.folder).1;
@@ -437,7 +446,10 @@ impl FolderJoiner<'_> {
             };
             if are_several && !recording.as_os_str().is_empty() && !taken.contains(&folder) {
                 match self.join_alike(parent, &folder, own) {
-                    Ok(run) => joined.push(run),
+                    Ok(run) => {
+                        taken.insert(folder);
+                        joined.push(run);
+                    }
                     Err(own) => joined.extend(own),
                 }
             } else {

@@ -355,8 +355,14 @@ fn output_place(
     }
     timeline::target(options, &set).transpose()?;
     if !options.overwrite {
+        let outputs = rank_outputs(runs, run, options, options.shard);
+        // A rank whose file exists would be left out of the join, and change the other files.
+        if !options.is_timeline() {
+            for name in &outputs {
+                set.target(name, options.format)?;
+            }
+        }
         if runs.options.ranks.is_some() {
-            let outputs = rank_outputs(runs, run, options, options.shard);
             check_not_joined(set.folder(), &outputs)?;
         }
         return Ok(RunPlace {

@@ -176,7 +176,9 @@ fn who_held_up(one: &RanksReport) -> String {
             )
         });
     }
-    if let Some(late) = most_of(&one.ranks, |rank| rank.caused_ns) {
+    let late_by = |rank: &StragglerStats| if rank.is_late() { rank.caused_ns } else { 0 };
+    let late = most_of(&one.ranks, late_by);
+    if let Some(late) = late.or_else(|| most_of(&one.ranks, |rank| rank.caused_ns)) {
         let rank = late.rank;
         said.push(if late.is_late() {
             format!("{} for work of rank {rank}", share(late.caused_ns))

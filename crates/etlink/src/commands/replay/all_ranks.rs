@@ -74,7 +74,7 @@ pub(super) struct RankReport {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct RankChange {
     pub(super) rank: GlobalRank,
-    /// Delay of the end of the rank's last node.
+    /// Delay of the end of the rank's last work.
     pub(super) end_change_ns: i64,
     pub(super) waiting_change_ns: i64,
     pub(super) transfer_change_ns: i64,

@@ -25,7 +25,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let largest = causes.into_iter().rev().max_by_key(|(_, ns)| *ns);
     let (cause, ns) = largest.unwrap_or_default();
     let mut out = format!(
-        "{} of idle time between device rows, {} of it ({}) {}",
+        "{} of idle time, {} of it ({}) {}",
         time(idle.idle_ns),
         share_of(ns, idle.idle_ns),
         time(ns),
@@ -34,7 +34,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     if cause == GapCause::HostLate
         && let Some((host, host_ns)) = longest_host(one)
     {
-        out += &format!(", longest in {host} ({})", time(host_ns));
+        out += &format!(", the largest part in {host} ({})", time(host_ns));
     }
     if cause == GapCause::LaunchCall
         && let Some((call, call_ns)) = longest_launch_call(one)
