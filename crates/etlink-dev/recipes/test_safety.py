@@ -767,7 +767,7 @@ class Folders(Safety):
         task(1, "--overwrite")
         self.assertEqual([rank["rank"] for rank in self.manifest()["ranks"]], [0, 1])
         self.assertEqual(len(list((self.traces / "chakra").glob("*.et"))), 2)
-        self.assertIn("task 1 of this job has recorded", task(1, code=2))
+        self.assertIn("task 1 of this job has already recorded", task(1, code=2))
 
     def test_ranks_of_open_mpi(self):
         """`mpirun etlink record …` and `etlink record -- mpirun …`: the rank is that of MPI."""

@@ -839,7 +839,7 @@ class OwnProfilers(Traces):
         (rank,) = self.manifest()["ranks"]
         self.assertEqual([cycle["first_step"] for cycle in rank["cycles"]], [2, 6])
         self.assertIn("--wait, --warmup and --active are not used", ran.stderr)
-        self.assertIn("the program started a profiler of its own: the cycle", ran.stderr)
+        self.assertIn("the program started a profiler of its own: the current cycle", ran.stderr)
         self.assertTrue(rank["cycles"][0]["device_trace"].endswith(".gz"))
 
     def test_neither_a_schedule_nor_a_profiler(self):

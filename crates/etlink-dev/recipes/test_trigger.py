@@ -227,7 +227,7 @@ class Triggered(Jobs):
         waiting = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.wait_for(lambda: len(list((self.traces / ".etlink").glob("*.host.json"))) == 2)
         said = self.trigger(self.traces, "--stop").stdout
-        self.assertRegex(said, r"the recording of `etlink trigger`, asked for \d+ s ago, from step \d+ on, ends now")
+        self.assertRegex(said, r"the recording of `etlink trigger`, requested \d+ s ago, from step \d+ on, ends now")
         out, err = waiting.communicate(timeout=120)
         self.assertEqual(waiting.returncode, 0, err)
         first, second = json.loads(out)["ranks"]
