@@ -172,6 +172,9 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
             ranks,
             gain_ns,
         };
+        if !one.shows_its_gain() {
+            continue;
+        }
         if gain_ns >= least_ns {
             replayed.push(one);
         } else if is_kernel && kernel.as_ref().is_none_or(|most| one.lasts_longer(most)) {
@@ -245,6 +248,13 @@ impl RunFindings {
 }
 
 impl Replayed {
+    /// Returns true unless the gain is beyond the evidence. The question `graphs` merges all launches:
+    /// where it gains more than the launches take for which the device waits, those are not the cause.
+    fn shows_its_gain(&self) -> bool {
+        let is_launching = self.candidate.kind == CauseKind::SmallKernels;
+        !is_launching || self.gain_ns <= self.candidate.evidence.time_ns
+    }
+
     fn lasts_longer(&self, other: &Replayed) -> bool {
         self.candidate.evidence.time_ns > other.candidate.evidence.time_ns
     }
@@ -604,6 +614,29 @@ mod tests {
             assert!(!told.contains("buckets"), "{subject}: {told}");
         }
         assert!(!remedy("all_reduce of data, 2 ranks", SMALL_MESSAGE).contains("buckets"));
+    }
+
+    #[test]
+    fn a_launch_bound_stretch_gains_no_more_than_its_launches_take() {
+        for (kind, gain_ns, is_shown) in [
+            (CauseKind::SmallKernels, 33, true),
+            (CauseKind::SmallKernels, 205, false),
+            // a wait may cost more than its call takes
+            (CauseKind::ScalarRead, 205, true),
+        ] {
+            let mut candidate = CauseCandidate {
+                kind,
+                ..CauseCandidate::default()
+            };
+            candidate.evidence.time_ns = 33;
+            let one = Replayed {
+                candidate,
+                ranks: vec![],
+                nodes: CauseNodes::default(),
+                gain_ns,
+            };
+            assert_eq!(one.shows_its_gain(), is_shown, "{kind:?} {gain_ns}");
+        }
     }
 
     #[test]

@@ -13,6 +13,10 @@ use etlink_model::{DurationNs, TimeNs};
 /// microseconds. Kineto adds none of its own (`convertCuptiTimestamp` in `CuptiTimestamp.h`).
 pub const CLOCK_TOLERANCE: DurationNs = DurationNs(2_000);
 
+/// Number of launches before and after a row in the order of its stream that are compared with it.
+/// Calls overlap only across threads that launch to one stream, which are few.
+pub(crate) const MOST_OVERLAPPING: usize = 64;
+
 /// Maximum time a row may start before the call of its id. Beyond it, the row belongs to another
 /// call with that id. Correlation ids are unique within a process, so an earlier start is a clock
 /// error.

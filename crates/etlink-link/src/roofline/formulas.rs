@@ -6,6 +6,7 @@ use super::outputs::{
     Scattered, broadcast, broadcast_elements, is_scattered, only_writes_first, partly_read_bytes,
     scattered, written_bytes,
 };
+use super::shapes::elements_of;
 use super::values::ArgumentValues;
 use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
@@ -260,7 +261,7 @@ fn matmul(
     };
     // a batch of one is used for each of the other's
     let batches = broadcast(&[batch, other_batch]);
-    let elements = volume(&batches).saturating_mul(*m).saturating_mul(n);
+    let elements = elements_of(&batches).saturating_mul(*m).saturating_mul(n);
     let element_bytes = match name {
         "_int_mm" => 4,
         // `out_dtype`
@@ -293,7 +294,7 @@ fn convolution(
     if batch != out_batch || input_space.len() != output_space.len() {
         return None;
     }
-    let (inside, outside) = (volume(input_space), volume(output_space));
+    let (inside, outside) = (elements_of(input_space), elements_of(output_space));
     // A square weight fits both ways; then a larger output indicates a transposed one.
     let looks_transposed = first == channels && (first != out_channels || outside > inside);
     let places = if direction.unwrap_or(looks_transposed) {
@@ -305,12 +306,6 @@ fn convolution(
         .saturating_mul(places)
         .saturating_mul(weight.elements());
     Some(products.saturating_mul(2))
-}
-
-/// Number of positions in space.
-fn volume(space: &[u64]) -> u64 {
-    let sizes = space.iter();
-    sizes.fold(1, |product, dim| product.saturating_mul(*dim))
 }
 
 /// Computes both gradients. `flop_counter` multiplies the weight's gradient by the number of

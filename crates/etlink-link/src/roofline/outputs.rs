@@ -1,5 +1,6 @@
 //! Computes the bytes that an op writes from its arguments: device traces do not record outputs.
 
+use super::shapes::elements_of;
 use super::values::ArgumentValues;
 use super::{TensorShape, TensorShapes};
 
@@ -194,7 +195,7 @@ fn list_bytes(inputs: &TensorShapes, argument: u32) -> u64 {
 /// Returns the number of elements of the inputs broadcast to one shape.
 pub(super) fn broadcast_elements(inputs: &TensorShapes) -> u64 {
     let shapes: Vec<&[u64]> = inputs.iter().map(|tensor| tensor.dims).collect();
-    product(&broadcast(&shapes))
+    elements_of(&broadcast(&shapes))
 }
 
 /// Returns the shape that shapes broadcast to, aligned at their last dimensions.
@@ -254,9 +255,9 @@ pub(super) fn scattered(
                 return None;
             }
             let rest = table.dims.get(dims.len()..)?;
-            let places = product(&broadcast(&dims));
-            let count = dims.iter().map(|dims| product(dims)).sum::<u64>();
-            (places.saturating_mul(product(rest)), count)
+            let places = elements_of(&broadcast(&dims));
+            let count = dims.iter().map(|dims| elements_of(dims)).sum::<u64>();
+            (places.saturating_mul(elements_of(rest)), count)
         }
         "scatter" | "scatter_add" => {
             let index = inputs.argument(2)?;
@@ -386,7 +387,7 @@ fn norm_statistics(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_
         "native_layer_norm" => {
             let normalized = values.integers(1)?.len();
             let kept = input.dims.len().checked_sub(normalized)?;
-            product(&input.dims[..kept])
+            elements_of(&input.dims[..kept])
         }
         "native_group_norm" => {
             let (batch, groups) = (values.integer(3)?, values.integer(6)?);
@@ -431,7 +432,7 @@ fn pool_bytes(name: &str, input: TensorShape<'_>, values: ArgumentValues<'_>) ->
         [first, second] => Some([first, second]),
         _ => None,
     };
-    let planes = product(outside);
+    let planes = elements_of(outside);
     if name.contains("adaptive") {
         let [rows, columns] = pair(1)?;
         let (rows, columns) = (u64::try_from(rows).ok()?, u64::try_from(columns).ok()?);
@@ -492,9 +493,4 @@ fn without_dims(dims: &[u64], reduced: &[usize]) -> u64 {
     let kept = dims.iter().enumerate();
     let kept = kept.filter(|(at, _)| !reduced.contains(at));
     kept.fold(1, |product, (_, dim)| product.saturating_mul(*dim))
-}
-
-fn product(dims: &[u64]) -> u64 {
-    let sizes = dims.iter();
-    sizes.fold(1, |product, dim| product.saturating_mul(*dim))
 }

@@ -26,15 +26,19 @@ pub struct TensorShape<'a> {
 impl TensorShape<'_> {
     /// Number of elements; a scalar has one.
     pub fn elements(&self) -> u64 {
-        self.dims
-            .iter()
-            .fold(1, |product, dim| product.saturating_mul(*dim))
+        elements_of(self.dims)
     }
 
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.elements().saturating_mul(self.element_bytes)
     }
+}
+
+/// Returns the number of elements of a tensor with these dimensions; 1 without any.
+pub(super) fn elements_of(dims: &[u64]) -> u64 {
+    let sizes = dims.iter();
+    sizes.fold(1, |product, size| product.saturating_mul(*size))
 }
 
 #[derive(Clone, Copy, Debug)]

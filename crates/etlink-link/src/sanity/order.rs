@@ -9,7 +9,7 @@
 use super::launches::LaunchCalls;
 use super::rows_where;
 use crate::device::call_end;
-use crate::limits::{EARLY_START, RECORDING_MARGIN};
+use crate::limits::{EARLY_START, MOST_OVERLAPPING, RECORDING_MARGIN};
 use crate::search::Groups;
 use etlink_model::QueueIdx;
 use etlink_model::{DeviceTrace, RowIdx, TableIdx, TimeNs};
@@ -65,16 +65,19 @@ fn out_of_order(launched: &[LaunchedRow]) -> Vec<usize> {
     }
     let in_order = longest_run(launched);
     let mut out = vec![];
-    let (mut before, mut next) = (None, 0);
+    let mut next = 0;
     for (place, row) in launched.iter().enumerate() {
         if in_order.get(next) == Some(&place) {
-            before = Some(row);
             next += 1;
             continue;
         }
-        let after = in_order.get(next).map(|place| &launched[*place]);
-        let is_early = before.is_some_and(|before| before.contradicts(row));
-        if is_early || after.is_some_and(|after| row.contradicts(after)) {
+        // Calls that overlap this one say nothing, but others further away may.
+        let (before, after) = in_order.split_at(next);
+        let mut before = before.iter().rev().take(MOST_OVERLAPPING);
+        let mut after = after.iter().take(MOST_OVERLAPPING);
+        if before.any(|place| launched[*place].contradicts(row))
+            || after.any(|place| row.contradicts(&launched[*place]))
+        {
             out.push(place);
         }
     }
@@ -155,5 +158,9 @@ mod tests {
         assert!(out_of_order(&blocked).is_empty());
         blocked[0].returned = TimeNs(1);
         assert_eq!(out_of_order(&blocked), [0]);
+        // a wrong start right after a call that blocks
+        let mut hidden = launched(&[10, 20, 30, 0, 40]);
+        hidden[2].returned = TimeNs(4);
+        assert_eq!(out_of_order(&hidden), [3]);
     }
 }
