@@ -70,9 +70,9 @@ impl ColumnCell for NameId {
     }
 }
 
-/// Returns a time if it is so small that the sum of two cannot overflow; `None` otherwise.
+/// Returns a time, in ns, that readers of recordings keep; `None` otherwise.
 pub(super) fn in_time(ns: i64) -> Option<i64> {
-    (ns.unsigned_abs() < 1 << 61).then_some(ns)
+    TimeNs(ns).is_in_range().then_some(ns)
 }
 
 const KINDS: [RowKind; 4] = [

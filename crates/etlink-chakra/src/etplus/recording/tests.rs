@@ -222,3 +222,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn times_that_readers_of_recordings_keep_are_read_back() {
+    use super::column::in_time;
+    let last = (1 << 62) - 1;
+    assert_eq!([in_time(last), in_time(-last)], [Some(last), Some(-last)]);
+    assert_eq!(in_time(last + 1), None);
+}
