@@ -1,17 +1,19 @@
 """Reads `.et` files with protobuf's own reader: with and without what `--dep-latencies` adds, and with `--attrs minimal`.
 
-Usage: chakra.py SCHEMA PLAIN WITH MINIMAL. SCHEMA is Chakra's et_def.proto, the others are folders with files of the same
-names. Prints JSON: how many files, nodes, attributes that are added by name, bytes of the plain and the minimal files. Fails where
-the files differ in anything else, or where a node names a text that the first message does not have.
+Usage: chakra.py DRAWN [--schema FILE]. DRAWN is a folder with the traces of two ranks; recorded ones are read too. Fails if the
+files differ in anything else, or if a node names a text that the first message does not have.
 """
-import json
-import sys
+import argparse
 from collections import Counter
 from pathlib import Path
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from command import PAIRS, ROOT, etlink
 from et_messages import compile_schema, read_messages
+
+RECORDED = ("ddp2-2.15.0", "pipeline4-2.15.0", "transformer-2.15.0")
+FORMS = {"plain": (), "with": ("--dep-latencies",), "minimal": ("--attrs", "minimal")}
 
 # What feeders and simulators ask nodes for: et_feeder_node_attr.h of feeder_v3.
 READ = {"is_cpu_op", "num_ops", "tensor_size", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "pg_name"}
@@ -68,27 +70,39 @@ def look_up_texts(messages):
     return len(looked_up)
 
 
-schema, plain, added, minimal = map(Path, sys.argv[1:])
-chakra = compile_schema(schema)
-files = sorted(path.name for path in plain.glob("*.et"))
-assert files and files == sorted(path.name for path in added.glob("*.et")), files
-assert files == sorted(path.name for path in minimal.glob("*.et")), files
-nodes, found = 0, Counter()
-texts, sizes = 0, [0, 0]
-for name in files:
-    want, have = read_messages(plain / name, chakra), read_messages(added / name, chakra)
-    assert not any(map(unknown_fields, have)), f"{name}: fields that the schema does not know"
-    assert want[0] == have[0], f"{name}: other metadata"
-    assert len(want) == len(have), f"{name}: {len(have)} messages instead of {len(want)}"
-    for one, other in zip(want[1:], have[1:]):
-        other = without_added(other, found)
-        assert one == other, f"{name}: not the same node:\n{one}\n{other}"
-    few = read_messages(minimal / name, chakra)
-    assert len(few) == len(want), f"{name}: {len(few)} messages instead of {len(want)}"
-    for one, other in zip(want[1:], few[1:]):
-        assert as_minimal(one) == other, f"{name}: not what simulators read:\n{one}\n{other}"
-    nodes += len(have) - 1
-    texts += look_up_texts(want)
-    sizes[0] += (plain / name).stat().st_size
-    sizes[1] += (minimal / name).stat().st_size
-json.dump({"files": len(files), "nodes": nodes, "added": found, "texts": texts, "bytes": sizes}, sys.stdout)
+def compare(plain, added, minimal):
+    """Compares the files of three folders, and returns their figures."""
+    files = sorted(path.name for path in plain.glob("*.et"))
+    for folder in (added, minimal):
+        assert files and files == sorted(path.name for path in folder.glob("*.et")), files
+    nodes, texts, sizes, found = 0, 0, [0, 0], Counter()
+    for name in files:
+        want, have, few = (read_messages(folder / name, chakra) for folder in (plain, added, minimal))
+        assert not any(map(unknown_fields, have)), f"{name}: fields that the schema does not know"
+        assert want[0] == have[0], f"{name}: other metadata"
+        assert len(want) == len(have) == len(few), f"{name}: {len(have)} and {len(few)} messages instead of {len(want)}"
+        for one, other, small in zip(want[1:], have[1:], few[1:]):
+            assert one == without_added(other, found), f"{name}: not the same node:\n{one}\n{other}"
+            assert as_minimal(one) == small, f"{name}: not what simulators read:\n{one}\n{small}"
+        nodes += len(have) - 1
+        texts += look_up_texts(want)
+        sizes = [sum_ + (folder / name).stat().st_size for sum_, folder in zip(sizes, (plain, minimal))]
+    return nodes, texts, sizes, found
+
+
+options = argparse.ArgumentParser()
+options.add_argument("drawn", type=Path)
+options.add_argument("--schema", type=Path, default=ROOT / "schemas/chakra/et_def.proto")
+options = options.parse_args()
+chakra = compile_schema(options.schema)
+all_texts, all_added = 0, Counter()
+for traces in (options.drawn, *(PAIRS / name for name in RECORDED)):
+    written = [ROOT / "target/chakra/written" / traces.name / form for form in FORMS]
+    for folder, arguments in zip(written, FORMS.values()):
+        etlink("merge", "--overwrite", traces, *arguments, "-o", folder)
+    nodes, texts, sizes, added = compare(*written)
+    all_texts += texts
+    all_added += added
+    print(f"{traces.name}: {nodes} nodes are equal; bytes per node {sizes[0] // nodes}, minimal {sizes[1] // nodes}")
+assert all(all_added[name] for name in ADDED), f"nothing was compared: {all_added}"
+assert all_texts, "no node names a text of the first message"

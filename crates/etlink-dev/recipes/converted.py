@@ -1,16 +1,20 @@
 """Reads what `etlink convert` writes, with the readers of others.
 
-Usage: converted.py SCHEMA FOLDER. SCHEMA is Chakra's et_def.proto. FOLDER has for each graph NAME.et, and of it NAME.json
-and NAME.graphml. Prints JSON: how many graphs, nodes and edges were compared.
+Usage: converted.py [--goal-parser PROGRAM] [--sarif-schema FILE]. Needs Graphviz. The parser is LogGOPSim's `txt2bin`; the
+schema is SARIF's, for the findings of `check` on its corpus.
 """
+import argparse
 import json
-import sys
+import shutil
 from pathlib import Path
 
 import networkx
 from google.protobuf import json_format
 
+from command import PAIRS, ROOT, etlink, run
 from et_messages import compile_schema, read_messages
+
+RECORDED = ("tpdp4-2.15.0", "pipeline4-2.15.0", "transformer-2.15.0")
 
 
 def read_objects(path):
@@ -43,18 +47,54 @@ def compare_graph(nodes, path):
     return graph.number_of_edges()
 
 
-chakra, folder = compile_schema(Path(sys.argv[1])), Path(sys.argv[2])
-counts = {"graphs": 0, "nodes": 0, "edges": 0}
-for path in sorted(folder.glob("*.et")):
-    messages = read_messages(path, chakra)
-    compare_json(messages, path.with_suffix(".json"))
-    counts["graphs"] += 1
-    counts["nodes"] += len(messages) - 1
-    counts["edges"] += compare_graph(messages[1:], path.with_suffix(".graphml"))
-    # what protobuf's own writer makes of the messages is what etlink wrote
-    again = b"".join(
-        json_format.ParseDict(value, type(message)()).SerializeToString()
-        for message, (value, _) in zip(messages, read_objects(path.with_suffix(".json")))
-    )
-    assert again == b"".join(message.SerializeToString() for message in messages), path
-json.dump(counts, sys.stdout)
+def convert_run(folder, graphs, name):
+    """Converts each rank to JSON and GraphML, a part of it to a picture, and all ranks to GOAL."""
+    for graph in graphs.glob("*.et"):
+        copy = shutil.copy(graph, folder / graph.name)
+        for ending in (".json", ".graphml"):
+            etlink("convert", copy, copy.with_suffix(ending))
+        picture = copy.with_suffix(".dot")
+        etlink("convert", "--range", "20..80", copy, picture)
+        run("dot", "-Tsvg", picture, "-o", picture.with_suffix(".svg"))
+    for collectives in ("ring", "tree", "pairwise"):
+        goal = folder / f"{name}-{collectives}.goal"
+        etlink("convert", "--collectives", collectives, graphs, goal)
+        if options.goal_parser:
+            run(options.goal_parser, "-i", goal, "-o", goal.with_suffix(".bin"))
+
+
+def compare_graphs(folder):
+    """Compares all graphs, and returns the numbers of graphs, nodes and edges."""
+    graphs, nodes, edges = 0, 0, 0
+    for path in sorted(folder.glob("*.et")):
+        messages = read_messages(path, chakra)
+        compare_json(messages, path.with_suffix(".json"))
+        graphs, nodes = graphs + 1, nodes + len(messages) - 1
+        edges += compare_graph(messages[1:], path.with_suffix(".graphml"))
+        # what protobuf's own writer makes of the messages is what etlink wrote
+        again = b"".join(
+            json_format.ParseDict(value, type(message)()).SerializeToString()
+            for message, (value, _) in zip(messages, read_objects(path.with_suffix(".json")))
+        )
+        assert again == b"".join(message.SerializeToString() for message in messages), path
+    assert edges, "no edge was compared"
+    return graphs, nodes, edges
+
+
+options = argparse.ArgumentParser()
+options.add_argument("--goal-parser", type=Path)
+options.add_argument("--sarif-schema", type=Path)
+options = options.parse_args()
+chakra = compile_schema(ROOT / "schemas/chakra/et_def.proto")
+files = ROOT / "target/converted/files"
+shutil.rmtree(files, ignore_errors=True)
+files.mkdir(parents=True)
+for name in RECORDED:
+    graphs = files.parent / "runs" / name
+    etlink("merge", "--overwrite", PAIRS / name, "-o", graphs)
+    convert_run(files, graphs, name)
+print("{} graphs, {} nodes, {} edges: as protobuf and networkx read them".format(*compare_graphs(files)))
+if options.sarif_schema:
+    from sarif import validate
+
+    validate(options.sarif_schema, etlink("check", "--format", "sarif", ROOT / "testdata/check", check=False))

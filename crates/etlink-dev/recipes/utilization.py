@@ -2,15 +2,16 @@
 
     python3 utilization.py TRACE...
 
-Prints a JSON object per trace: its path, and per device what `etlink analyze` calls
-`utilization`: `window` ("steps" or "process"), `window_us`, `before_us`, `busy_us`, `busy_share`.
-Shares no code with etlink; `cargo dev utilization` compares the two.
+Computes per device what `etlink analyze` calls `utilization`, and compares the two. Shares no code with etlink.
 """
 
 import gzip
 import json
 import re
 import sys
+from pathlib import Path
+
+from command import etlink_json
 
 WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "collective_comm", "mtia_ccp_events"}
 CALLS = {"cuda_runtime", "cuda_driver", "hip_runtime", "mtia_runtime", "xpu_runtime", "privateuse1_runtime", "Runtime"}
@@ -18,6 +19,8 @@ HOST = CALLS | {"cpu_op", "user_annotation", "Operator"}
 NO_WORK = ("Event Sync", "Stream Sync", "Context Sync", "Stream Wait Event", "event_wait", "event_record")
 STEP = re.compile(r"ProfilerStep#\d+$")
 OPTIMIZER = re.compile(r"Optimizer\.step")
+TOLERANCE = 0.1
+"""Maximum difference, percent."""
 LAUNCH_LATENCY_US = 100
 """A row that starts so much later than its call ends waited for something."""
 WAIT_LATENCY_US = 10
@@ -141,9 +144,25 @@ def device_of(row):
     return (row.get("args") or {}).get("device", row.get("pid"))
 
 
-for path in sys.argv[1:]:
-    try:
-        devices = utilization(read(path))
-    except ValueError as error:
-        devices = {"error": str(error)}
-    print(json.dumps({"trace": path, "devices": devices}))
+def compare(path):
+    """Prints the shares of each device, and returns the number of devices and of different ones."""
+    found = etlink_json("analyze", path)["runs"][0]["ranks"][0]["utilization"] or []
+    devices = utilization(read(str(path)))
+    assert len(found) == len(devices), f"{path}: {len(devices)} devices here, {len(found)} in etlink"
+    different = 0
+    for own, other in zip(devices.values(), found):
+        shares = [None if share is None else 100 * share for share in (own["busy_share"], other["busy_share"])]
+        is_equal = shares[0] == shares[1] or None not in shares and abs(shares[0] - shares[1]) <= TOLERANCE
+        different += not is_equal
+        print(shares, path, "" if is_equal else f"DIFFERENT: {own}, etlink: {other}")
+    return len(devices), different
+
+
+def traces_in(path):
+    return sorted(path.glob("kineto_trace*")) if path.is_dir() else [path]
+
+
+counts = [compare(trace) for path in map(Path, sys.argv[1:]) for trace in traces_in(path)]
+devices, different = map(sum, zip(*counts))
+assert devices and not different, f"{different} of {devices} devices differ"
+print(f"{devices} devices in {len(counts)} traces: equal")

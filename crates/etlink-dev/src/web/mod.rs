@@ -2,10 +2,8 @@
 //! browser.
 
 mod browser;
-mod drawn;
 
 pub use browser::{chromium_path, test_page};
-pub use drawn::draw_traces;
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};

@@ -13,12 +13,10 @@
 //! rank has arrived. Same seed, same bytes.
 
 mod scenario;
-mod shared;
 mod source;
 mod text;
 
 pub use scenario::{LateRank, RunScenario, ScenarioSettings};
-pub use shared::{PackedTrace, SharedObject};
 
 use super::{TraceRepeater, read_unpacked, write_file};
 use anyhow::{Context, Result, bail};

@@ -50,8 +50,6 @@ pub(super) struct CollectiveSpan {
 pub struct RunScenario {
     /// Number of ranks.
     pub ranks: usize,
-    /// Number of ranks stated in the traces: larger if several ranks share a text.
-    pub(super) world: usize,
     /// Per rank, the lead of its clock over true time at the begin of the window, ns.
     pub offset_ns: Vec<i64>,
     /// Per rank, the drift of its clock, ns per second; positive if it is fast.
@@ -128,7 +126,6 @@ impl RunScenario {
         let slot = jitter_ns + late.map_or(0, |late| late.by_ns) + TRANSFER_NS + HOP_NS + REST_NS;
         Ok(RunScenario {
             ranks,
-            world: ranks,
             offset_ns,
             drift_ppb,
             begin: window.0,
@@ -137,12 +134,6 @@ impl RunScenario {
             hops,
             slot,
         })
-    }
-
-    /// Changes the number of ranks stated in the traces to `world`.
-    #[must_use]
-    pub fn of_world(self, world: usize) -> RunScenario {
-        RunScenario { world, ..self }
     }
 
     /// Returns the number of collectives per rank.

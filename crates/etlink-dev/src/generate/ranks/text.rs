@@ -31,18 +31,8 @@ enum GapContent {
     },
     /// Number that differs per process.
     Process(i64),
-    /// Origin of all times in the trace, ns.
-    BaseTime(i64),
     /// Launch calls and kernels of the collectives.
     Rows,
-}
-
-/// Texts for the values that differ per rank.
-#[derive(Clone, Copy)]
-pub(super) struct RankWords<'w> {
-    pub(super) rank: &'w str,
-    /// Origin of times; `None` keeps the recorded one.
-    pub(super) base_time: Option<&'w str>,
 }
 
 /// A recorded trace with its gaps.
@@ -117,12 +107,6 @@ impl TraceTemplate {
                 ("\"1\", \"", GapContent::World),
             ],
         );
-        if let Some(base) = base_time(&document.text) {
-            find.add_gaps(
-                &format!("{BASE_TIME}{base},"),
-                &[(BASE_TIME, GapContent::BaseTime(base))],
-            );
-        }
         // On Linux the main thread's id equals the process id. As a set, no place gets two gaps.
         for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
             for (before, after) in [
@@ -195,20 +179,6 @@ impl TraceTemplate {
         &self,
         scenario: &RunScenario,
         rank: usize,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
-        let words = RankWords {
-            rank: &rank.to_string(),
-            base_time: None,
-        };
-        self.write_with(scenario, rank, words, out)
-    }
-
-    pub(super) fn write_with(
-        &self,
-        scenario: &RunScenario,
-        rank: usize,
-        words: RankWords<'_>,
         mut out: &mut dyn Write,
     ) -> io::Result<()> {
         let mut from = 0;
@@ -223,14 +193,10 @@ impl TraceTemplate {
                     (scenario.end(rank, end) - scenario.start(rank, start)).max(0),
                     &mut out,
                 )?,
-                GapContent::Rank => out.write_all(words.rank.as_bytes())?,
-                GapContent::BaseTime(ns) => match words.base_time {
-                    Some(word) => out.write_all(word.as_bytes())?,
-                    None => write!(out, "{ns}")?,
-                },
-                GapContent::World => write!(out, "{}", scenario.world)?,
+                GapContent::Rank => write!(out, "{rank}")?,
+                GapContent::World => write!(out, "{}", scenario.ranks)?,
                 GapContent::Ranks { cut } => {
-                    out.write_all(rank_list(scenario.world, cut).as_bytes())?
+                    out.write_all(rank_list(scenario.ranks, cut).as_bytes())?
                 }
                 GapContent::Process(number) => write!(out, "{}", process_number(number, rank))?,
                 GapContent::Rows => self.write_rows(scenario, rank, out)?,
@@ -252,7 +218,7 @@ impl TraceTemplate {
         };
         let mut writer = KinetoWriter::after_events(out, options);
         let pid = process_number(self.of.pid, rank);
-        let ranks = rank_list(scenario.world, true);
+        let ranks = rank_list(scenario.ranks, true);
         for (number, CollectiveArguments { tid, values }) in self.arguments.iter().enumerate() {
             let rows = scenario.rows(rank, number);
             let correlation = number + 1;
@@ -286,7 +252,7 @@ impl TraceTemplate {
                 args.number("correlation", correlation)?;
                 for (key, value) in values {
                     match *key {
-                        "Group size" => args.number(key, scenario.world)?,
+                        "Group size" => args.number(key, scenario.ranks)?,
                         "Process Group Ranks" => args.text(key, &ranks)?,
                         _ => args.raw(key, value)?,
                     }
@@ -296,19 +262,6 @@ impl TraceTemplate {
         }
         Ok(())
     }
-}
-
-/// Key of the origin of all times.
-const BASE_TIME: &str = "\"baseTimeNanoseconds\": ";
-
-/// Returns the origin of all times in a device trace, ns.
-pub(super) fn base_time(text: &[u8]) -> Option<i64> {
-    let at = memmem::find(text, BASE_TIME.as_bytes())? + BASE_TIME.len();
-    let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
-    std::str::from_utf8(&text[at..at + digits.count()])
-        .ok()?
-        .parse()
-        .ok()
 }
 
 /// Returns a process or thread id for a rank.

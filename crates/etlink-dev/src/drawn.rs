@@ -1,8 +1,8 @@
-//! Generates traces for pages: two ranks with devices and memory, names that try to escape the
-//! page, and more data than a page can hold.
+//! Generates traces for suites with other tools: ranks with devices and memory, names that try to
+//! escape a page, more data than a page can hold, and limits of rules.
 
 use anyhow::{Context, Result};
-use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
+use etlink_testing::{DeviceQueue, HostSchema, ParamComms, TraceBuilder};
 use std::path::{Path, PathBuf};
 
 const US: i64 = 1_000;
@@ -196,5 +196,150 @@ fn draw_hostile_names() -> TraceBuilder {
             (at(20), at(60)),
         );
     }
+    draw
+}
+
+/// Writes the host and device traces of two ranks.
+pub fn draw_ranks(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for rank in 0..2 {
+        let draw = draw_steps(rank);
+        let host = folder.join(format!("torch_et_{rank}.json"));
+        std::fs::write(&host, draw.host(HostSchema::V1_1_1))
+            .with_context(|| host.display().to_string())?;
+        write_kineto(folder.join(format!("kineto_trace_{rank}.json")), draw)?;
+    }
+    Ok(folder.to_owned())
+}
+
+fn draw_steps(rank: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    draw.distributed(rank, 2);
+    let main = draw.thread();
+    for step in 0..3 {
+        let (begin, late) = (
+            step * 1_000 * US,
+            if step == 1 { rank * 40 * US } else { 0 },
+        );
+        draw.op(main, "aten::mm", begin, begin + 60 * US);
+        draw.launch(
+            main,
+            (begin + 20 * US, begin + 30 * US),
+            DeviceQueue::stream(7),
+            "gemm",
+            (begin + 40 * US, begin + 140 * US),
+        );
+        let comms = ParamComms::new("allreduce", [0, 1], rank, step);
+        draw.collective(main, &comms, begin + 300 * US, begin + 400 * US);
+        // Launch and kernel of NCCL share the id; the op is found by enclosing the call.
+        let id = draw.next_correlation();
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (begin + 310 * US, begin + 320 * US),
+            id,
+        );
+        draw.collective_kernel(
+            DeviceQueue::stream(24),
+            "ncclDevKernel_AllReduce",
+            (begin + 350 * US + late, begin + 800 * US),
+            id,
+            &comms,
+        );
+    }
+    draw
+}
+
+/// Writes a run of twelve ranks, since from ten on numbers sort differently from texts. Higher
+/// ranks have more ranges: the user interface lists processes with most ranges first.
+pub fn draw_many_ranks(folder: &Path) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for rank in 0..12 {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 12);
+        let main = draw.thread();
+        for round in 0..=rank {
+            let at = (round + 1) * 1_000_000;
+            let (call, row) = ((at, at + 5_000), (at + 10_000, at + 900_000));
+            draw.launch(main, call, DeviceQueue::stream(7), "gemm", row);
+        }
+        // events outside the graph have their own tracks
+        draw.python(main, "train.py(1): step", 990_000, 1_800_000);
+        draw.raw(concat!(
+            r#"{"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7, "#,
+            r#""ts": 1010, "dur": 890}"#,
+        ));
+        draw.raw(concat!(
+            r#"{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1000, "#,
+            r#""tid": 1000, "ts": 1001, "args": {"Device Type": 1, "Device Id": 0, "#,
+            r#""Bytes": 512, "Total Allocated": 512, "Total Reserved": 1024}}"#,
+        ));
+        write_kineto(folder.join(format!("kineto_trace_{rank}.json")), draw)?;
+    }
+    Ok(folder.to_owned())
+}
+
+/// Writes the traces whose use of devices is compared.
+pub fn draw_busy_devices(folder: &Path) -> Result<Vec<PathBuf>> {
+    // the hostile names are damaged JSON, which Python's reader rejects
+    let mut paths: Vec<PathBuf> = draw_traces(folder)?
+        .into_iter()
+        .filter(|(name, _)| name != "hostile")
+        .map(|(_, path)| path)
+        .collect();
+    paths.push(write_kineto(
+        folder.join("streams.json"),
+        draw_second_stream(),
+    )?);
+    paths.push(write_kineto(
+        folder.join("earlier.json"),
+        draw_earlier_work(),
+    )?);
+    Ok(paths)
+}
+
+/// Generates a stream's first row that waits for another stream of the recording, through a time in
+/// which nothing runs: this is idle time, not work from before the recording.
+///
+/// ```text
+/// us         0        100       200       300       400       500
+/// main       [ProfilerStep#1 ------------------------------------]
+/// stream 7   [a==]              [b====]
+/// stream 20      . . . . . . . . . . . [c====]
+/// ```
+fn draw_second_stream() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let (first, second) = (DeviceQueue::stream(7), DeviceQueue::stream(20));
+    let span = |start: i64, end: i64| (start * US, end * US);
+    draw.annotation(main, "ProfilerStep#1", 0, 500 * US);
+    draw.launch(main, span(5, 6), first, "a", span(10, 40));
+    let id = draw.next_correlation();
+    draw.call(main, "cudaLaunchKernel", span(20, 21), id);
+    draw.launch(main, span(245, 246), first, "b", span(250, 340));
+    draw.kernel(second, "c", span(343, 400), id);
+    draw
+}
+
+/// Generates a device's first row that waits for work from before the recording: since the window
+/// began.
+///
+/// ```text
+/// us         0        100       200       300       400
+/// main       [ProfilerStep#1 -----------------]
+/// stream 7      l . . . . . . . [a========]
+/// ```
+fn draw_earlier_work() -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let span = |start: i64, end: i64| (start * US, end * US);
+    draw.annotation(main, "ProfilerStep#1", 0, 420 * US);
+    draw.launch(
+        main,
+        span(50, 51),
+        DeviceQueue::stream(7),
+        "a",
+        span(300, 400),
+    );
     draw
 }

@@ -1,14 +1,19 @@
-//! Writes `testdata/check`: files that break each rule of `etlink check`, and valid ones.
+//! Source of `testdata/check`: files that break each rule of `etlink check`, and valid ones.
 //!
-//! `expected.txt` lists the findings of `check`: a folder or file, and the ids of rules.
+//! With `INSTA_UPDATE=always` the test writes the files. `expected.txt` lists the findings of `check`: a folder or file, and the ids of rules.
 
-use crate::support::repository_root;
-use anyhow::{Context, Result};
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "a test that reads and writes committed files"
+)]
+
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Node, NodeType};
 use etlink_workload::{Message, WorkloadBuilder};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Files by name, and the expected findings of each case.
 #[derive(Default)]
@@ -17,8 +22,8 @@ struct Corpus {
     expected: Vec<String>,
 }
 
-/// Writes the corpus.
-pub fn write_corpus() -> Result<()> {
+#[test]
+fn the_committed_files_are_what_their_source_makes() {
     let mut corpus = Corpus::default();
     corpus.add_good();
     corpus.add_files();
@@ -27,23 +32,20 @@ pub fn write_corpus() -> Result<()> {
     corpus.add_trees();
     corpus.add_ranks();
     corpus.expected.sort();
-    let folder = repository_root()?.join("testdata/check");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    }
     let expected = corpus.expected.join("\n") + "\n";
-    corpus
-        .files
-        .insert("expected.txt".to_owned(), expected.into_bytes());
+    let list = "expected.txt".to_owned();
+    corpus.files.insert(list, expected.into_bytes());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/check");
+    let is_update = std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always");
     for (name, bytes) in &corpus.files {
         let path = folder.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+        if is_update {
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("makes a folder");
+            std::fs::write(&path, bytes).expect("writes");
         }
-        std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+        let committed = std::fs::read(&path).unwrap_or_default();
+        assert!(committed == *bytes, "{name} differs");
     }
-    println!("{}: {} files", folder.display(), corpus.files.len());
-    Ok(())
 }
 
 /// Builds two nodes, one after the other. The node count is not stated, so that a fault breaks only
