@@ -665,31 +665,6 @@ fn links_in_place_of_work_folders_lead_nowhere() {
 }
 
 #[test]
-fn a_journal_reaches_nothing_through_links() {
-    let journals = [
-        r#"{"version":1,"place":[],"remove":["far/precious"],"overwrite":true}"#,
-        r#"{"version":1,"place":["far/new"],"remove":[],"overwrite":true}"#,
-        r#"{"version":1,"place":["precious"],"remove":[],"overwrite":true}"#,
-    ];
-    for journal in journals {
-        let tool = Tool::new();
-        tool.file("victim/precious", "here");
-        tool.file("out/.etlink-write.set/journal.json", journal);
-        symlink("../victim", tool.path("out/far")).expect("links");
-        if journal.contains("new") {
-            tool.file("out/.etlink-write.set/new/far/new", "new");
-        } else {
-            symlink("../../victim", tool.path("out/.etlink-write.set/new")).expect("links");
-        }
-        let before = tool.files("victim");
-        tool.run("merge {pairs}/mlp-2.15.0 -o out")
-            .exits(2)
-            .complains(&["journal.json", "is a link"]);
-        assert!(tool.files("victim") == before, "{journal}");
-    }
-}
-
-#[test]
 fn a_url_without_a_bucket_is_no_folder_of_this_machine() {
     let tool = Tool::new();
     for url in ["s3://", "s3:///", "gs://"] {

@@ -6,7 +6,6 @@
 
 mod disk;
 mod error;
-mod journal;
 mod objects;
 mod packing;
 mod pieces;
@@ -288,12 +287,7 @@ impl Target {
 
     fn put_in_place(&self, work: &WorkFolder, path: &Path) -> std::io::Result<()> {
         let _changes = Changes::begin();
-        let result = work.path().join(RESULT);
-        if self.overwrite {
-            disk::rename(&result, path)?;
-        } else {
-            disk::rename_new(&result, path)?;
-        }
+        disk::put(&work.path().join(RESULT), path, self.overwrite)?;
         disk::sync_folder(folder_of(path))
     }
 

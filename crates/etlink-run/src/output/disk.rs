@@ -117,15 +117,12 @@ pub(super) fn lock(file: &File, path: &Path) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
-/// Renames a file, replacing an existing one.
-pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames a finished file to its place. Without `overwrite`, fails if a file is there.
+pub(super) fn put(from: &Path, to: &Path, overwrite: bool) -> io::Result<()> {
     attempt(DiskCall::Rename, to)?;
-    fs::rename(from, to)
-}
-
-/// Renames a file; fails if `to` exists.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    attempt(DiskCall::Rename, to)?;
+    if overwrite {
+        return fs::rename(from, to);
+    }
     // `rename` replaces silently; this is the only call that refuses atomically
     let from = tempfile::TempPath::try_from_path(from)?;
     from.persist_noclobber(to).map_err(|failed| {

@@ -225,44 +225,6 @@ pub enum OutputError {
         process: Option<u32>,
     },
 
-    /// The journal of a replacement cannot be read.
-    #[error("{} is damaged", path.display())]
-    DamagedJournal {
-        /// Path of the journal.
-        path: PathBuf,
-        /// Error and its position.
-        source: serde_json::Error,
-    },
-    /// The journal of a replacement has content that this program does not write.
-    #[error("{} was written by another version of etlink, or is damaged", path.display())]
-    ForeignJournal {
-        /// Path of the journal.
-        path: PathBuf,
-    },
-    /// An interrupted replacement would follow a link.
-    #[error(
-        "{}: {} is a link that no earlier run made; remove {} or the link",
-        journal.display(),
-        link.display(),
-        journal.display()
-    )]
-    LinkedFolder {
-        /// Path of the journal.
-        journal: PathBuf,
-        /// Path of the link.
-        link: PathBuf,
-    },
-    /// An interrupted replacement cannot be finished.
-    #[error(
-        "{}: an earlier run was interrupted while it replaced files here, and the replacement cannot be finished",
-        folder.display()
-    )]
-    CutReplacement {
-        /// Path of the folder.
-        folder: PathBuf,
-        /// Error that prevents it.
-        source: Box<OutputError>,
-    },
     /// Files could not be replaced; everything is unchanged.
     #[error("nothing in {} was replaced", folder.display())]
     NothingReplaced {
@@ -290,9 +252,9 @@ pub enum OutputError {
     },
     /// Only some files were replaced.
     #[error(
-        "{}: not all files are replaced; fix the cause and repeat the command to finish the \
-         replacement",
-        folder.display()
+        "{}: not all files are replaced; fix the cause and repeat the command with {}",
+        folder.display(),
+        Setting::Overwrite
     )]
     PartlyReplaced {
         /// Path of the folder.
@@ -345,8 +307,10 @@ impl OutputError {
                 ));
             }
             OutputError::BeingReplaced { .. } => {
-                "try again. If the error persists, repeat the command that wrote the files to finish \
-                 the replacement"
+                return Some(format!(
+                    "try again. If the error persists, repeat the command that wrote the files with {}",
+                    Setting::Overwrite
+                ));
             }
             _ => return None,
         };

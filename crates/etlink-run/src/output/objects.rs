@@ -2,8 +2,8 @@
 
 use super::commit_error;
 use super::error::OutputError;
-use crate::storage::upload::{PendingCommit, UploadedObject};
-use std::collections::{BTreeMap, VecDeque};
+use crate::storage::upload::UploadedObject;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -42,28 +42,22 @@ impl WaitingObjects {
         names: &[String],
         overwrite: bool,
     ) -> (usize, Option<OutputError>) {
-        let mut running = VecDeque::new();
         let (mut done, mut failed) = (0, None);
-        let mut wait = |running: &mut VecDeque<(&String, _)>| {
-            let Some((name, put)): Option<(&String, std::io::Result<_>)> = running.pop_front()
-            else {
-                return;
-            };
-            match put.and_then(|put: PendingCommit| put.wait()) {
-                Ok(()) => done += 1,
-                Err(error) => drop(failed.get_or_insert(commit_error(error, &folder.join(name)))),
+        for names in names.chunks(COMMITS_AT_ONCE) {
+            let objects = names
+                .iter()
+                .filter_map(|name| Some((name, self.take(name)?)));
+            let begun: Vec<_> = objects
+                .map(|(name, object)| (name, object.begin_commit(overwrite)))
+                .collect();
+            for (name, put) in begun {
+                match put.and_then(|put| put.wait()) {
+                    Ok(()) => done += 1,
+                    Err(error) => {
+                        failed.get_or_insert_with(|| commit_error(error, &folder.join(name)));
+                    }
+                }
             }
-        };
-        for name in names {
-            if let Some(object) = self.take(name) {
-                running.push_back((name, object.begin_commit(overwrite)));
-            }
-            if running.len() == COMMITS_AT_ONCE {
-                wait(&mut running);
-            }
-        }
-        while !running.is_empty() {
-            wait(&mut running);
         }
         (done, failed)
     }

@@ -2,11 +2,10 @@
 //! earlier run as a whole.
 
 use super::error::OutputError;
-use super::journal::{self, Failure, Journal};
 use super::objects::WaitingObjects;
 use super::packing::packing_of;
 use super::work::WorkFolder;
-use super::{OutputFormat, OutputPlace, Target, refuse_existing};
+use super::{OutputFormat, OutputPlace, Target, disk, refuse_existing};
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use crate::shard::Shard;
@@ -19,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Name of a set's work folder, shared by all sets in one folder that are not of a shard.
 const NAME: &str = "set";
+/// Folder of the new files, in the work folder.
+const NEW: &str = "new";
 
 /// The files of a set, in one folder and its subfolders.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct FileSet {
     /// Folders created for the set, the innermost first.
     made: Vec<PathBuf>,
     overwrite: bool,
+    /// Part of a run that the set contains.
+    shard: Shard,
     inner: Arc<SetMembers>,
 }
 
@@ -55,7 +58,7 @@ impl SetMembers {
 
     /// Returns the path of a file within the work folder until all files are written.
     pub(super) fn new_path(name: &str) -> PathBuf {
-        Path::new(journal::NEW).join(name)
+        Path::new(NEW).join(name)
     }
 }
 
@@ -63,8 +66,7 @@ impl FileSet {
     /// Creates a set in `folder`, and the folder itself. With `overwrite`, it may replace files.
     ///
     /// # Errors
-    /// Fails if another process is writing a set there, the folder cannot be written, or an
-    /// interrupted replacement cannot be finished.
+    /// Fails if another process is writing a set there, or the folder cannot be written.
     pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
         FileSet::of_shard(folder, overwrite, Shard::WHOLE)
     }
@@ -86,6 +88,7 @@ impl FileSet {
                 folder,
                 made: vec![],
                 overwrite,
+                shard,
                 inner: Arc::new(SetMembers {
                     place: SetPlace::Objects(WaitingObjects::default()),
                     written: Mutex::new(BTreeSet::new()),
@@ -104,6 +107,7 @@ impl FileSet {
             folder,
             made,
             overwrite,
+            shard,
             inner: Arc::new(SetMembers {
                 place: SetPlace::Disk(work),
                 written: Mutex::new(BTreeSet::new()),
@@ -159,14 +163,13 @@ impl FileSet {
         self.written().is_empty()
     }
 
-    /// Moves all written files into place and removes `earlier` ones: all or nothing.
+    /// Moves all written files into place and removes `earlier` ones.
     ///
     /// # Errors
-    /// Fails if a file cannot be moved. Then everything is unchanged, or the next set in the folder
-    /// finishes the replacement; the error states which.
+    /// Fails if a file cannot be moved. Then everything is unchanged, or the folder is refused until
+    /// a set replaces its files; the error states which.
     pub fn replace(&self, earlier: Vec<String>) -> Result<(), OutputError> {
         let written: Vec<String> = self.written().iter().cloned().collect();
-        // an empty replacement needs no journal, which the next run would have to read
         if written.is_empty() && earlier.is_empty() {
             return Ok(());
         }
@@ -175,29 +178,72 @@ impl FileSet {
             let path = self.folder.join(name);
             refuse_existing(&path, &path, self.overwrite)?;
         }
-        let work = match &self.inner.place {
-            SetPlace::Disk(work) => work,
-            SetPlace::Objects(waiting) => {
-                return self.replace_objects(waiting, &written, &earlier);
-            }
-        };
-        let journal = Journal::new(written, earlier, self.overwrite);
-        let changes = Changes::begin();
-        match journal::replace(&journal, work.path(), &self.folder, &changes) {
-            Ok(()) => Ok(()),
-            Err(Failure::Undone(error)) => Err(OutputError::NothingReplaced {
-                folder: self.folder.clone(),
-                source: Box::new(error),
-            }),
-            Err(Failure::Cut(error)) => {
-                // the next run needs the journal to finish the replacement
-                work.keep();
-                Err(OutputError::PartlyReplaced {
-                    folder: self.folder.clone(),
-                    source: Box::new(error),
-                })
-            }
+        match &self.inner.place {
+            SetPlace::Disk(work) => self.replace_files(work, &written, &earlier),
+            SetPlace::Objects(waiting) => self.replace_objects(waiting, &written, &earlier),
         }
+    }
+
+    fn replace_files(
+        &self,
+        work: &WorkFolder,
+        written: &[String],
+        earlier: &[String],
+    ) -> Result<(), OutputError> {
+        let changes = Changes::begin();
+        // an interrupted run has left files of two runs
+        let mut changed = work.is_marked();
+        let moved = self.move_files(work, written, earlier, &mut changed);
+        drop(changes);
+        let Err(error) = moved else {
+            if self.shard == Shard::WHOLE {
+                work.unmark_others(&self.folder);
+            }
+            return Ok(());
+        };
+        let (folder, source) = (self.folder.clone(), Box::new(error));
+        Err(if !changed && work.unmark().is_ok() {
+            OutputError::NothingReplaced { folder, source }
+        } else {
+            OutputError::PartlyReplaced { folder, source }
+        })
+    }
+
+    /// Moves and removes the files. Sets `changed` at the first change that is visible in the
+    /// folder.
+    fn move_files(
+        &self,
+        work: &WorkFolder,
+        written: &[String],
+        earlier: &[String],
+        changed: &mut bool,
+    ) -> Result<(), OutputError> {
+        work.mark()
+            .with_path(FileAction::WriteInFolder, work.path())?;
+        let mut folders = BTreeSet::from([self.folder.clone()]);
+        for name in written {
+            let (new, path) = (
+                work.path().join(SetMembers::new_path(name)),
+                self.folder.join(name),
+            );
+            let in_place = FileAction::PutInPlace;
+            if let Some(parent) = path.parent() {
+                disk::make_folders(parent).with_path(in_place, &path)?;
+                folders.insert(parent.to_owned());
+            }
+            disk::put(&new, &path, self.overwrite).with_path(in_place, &path)?;
+            *changed = true;
+        }
+        for name in earlier {
+            let path = self.folder.join(name);
+            disk::remove_file(&path).with_path(FileAction::RemoveEarlier, &path)?;
+            *changed = true;
+        }
+        // before the mark is removed: after a crash, an unfinished renaming would be forgotten
+        for folder in folders {
+            disk::sync_folder(&folder).with_path(FileAction::WriteFolder, &folder)?;
+        }
+        Ok(work.unmark().with_path(FileAction::Clear, work.path())?)
     }
 
     /// Replaces objects. A store cannot rename, so objects become visible one by one, but only

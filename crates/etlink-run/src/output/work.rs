@@ -6,15 +6,13 @@
 
 use super::disk;
 use super::error::OutputError;
-use super::journal;
-use super::work_files::{LOCK, has_journal, remove, remove_content};
+use super::work_files::{LOCK, MARK, has_mark, remove, remove_content, remove_work};
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prefix of the names of work folders.
 const PREFIX: &str = ".etlink-write.";
@@ -24,14 +22,13 @@ const NAME_BYTES: usize = 200;
 /// Number of retries if other processes remove the folder while it is claimed.
 const ATTEMPTS: usize = 100;
 
-/// A work folder of this process. Removed with its content on drop.
+/// A work folder of this process. Removed with its content on drop, unless it marks files of two
+/// runs.
 #[derive(Debug)]
 pub(super) struct WorkFolder {
     path: PathBuf,
     /// Open lock file, which holds the lock.
     _lock: File,
-    /// True to keep the folder for the next run, with a replacement that could not be finished.
-    kept: AtomicBool,
 }
 
 /// Reason that a folder cannot be claimed.
@@ -50,7 +47,7 @@ impl From<io::Error> for Refusal {
 }
 
 impl WorkFolder {
-    /// Claims the work folder of `name` in `folder`, recovering it after an interrupted run.
+    /// Claims the work folder of `name` in `folder`, emptying it after an interrupted run.
     /// `subject` is the written file or folder, for messages. Also removes remains of other
     /// interrupted runs from `folder`.
     ///
@@ -87,9 +84,9 @@ impl WorkFolder {
                 });
             }
         };
-        work.recover(folder)?;
+        work.clear().with_path(FileAction::Clear, &path)?;
         // also for results of other names, which may never be written again
-        clear_others(folder, &path);
+        clear_others(folder, &path, has_mark);
         Ok(work)
     }
 
@@ -149,34 +146,40 @@ impl WorkFolder {
             return Ok(WorkFolder {
                 path: path.to_owned(),
                 _lock: file,
-                kept: AtomicBool::new(false),
             });
         }
         Err(Refusal::Busy(None))
     }
 
-    /// Finishes an interrupted replacement of files in `folder`, and removes remains of an
-    /// interrupted run.
-    fn recover(&self, folder: &Path) -> Result<(), OutputError> {
-        let changes = Changes::begin();
-        if let Err(error) = journal::finish(&self.path, folder, &changes) {
-            self.keep();
-            return Err(OutputError::CutReplacement {
-                folder: folder.to_owned(),
-                source: Box::new(error),
-            });
-        }
-        Ok(remove_content(&self.path).with_path(FileAction::Clear, &self.path)?)
+    fn clear(&self) -> io::Result<()> {
+        let _changes = Changes::begin();
+        remove_content(&self.path)
+    }
+
+    /// Marks the files next to the folder as files of two runs, even after a crash.
+    pub(super) fn mark(&self) -> io::Result<()> {
+        disk::DiskFile::create(&self.path.join(MARK))?.sync()?;
+        disk::sync_folder(&self.path)
+    }
+
+    /// Removes the mark, since the files next to the folder are of one run.
+    pub(super) fn unmark(&self) -> io::Result<()> {
+        disk::remove_file(&self.path.join(MARK))
+    }
+
+    /// Returns true if the files next to the folder may be of two runs.
+    pub(super) fn is_marked(&self) -> bool {
+        has_mark(&self.path)
+    }
+
+    /// Removes the marks that ended processes left in `folder`, whose files are of one run now.
+    pub(super) fn unmark_others(&self, folder: &Path) {
+        clear_others(folder, &self.path, |_| false);
     }
 
     /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Keeps the folder's content on drop.
-    pub(super) fn keep(&self) {
-        self.kept.store(true, Ordering::Relaxed);
     }
 
     /// Creates a file in the folder, with the folders of its name.
@@ -194,9 +197,7 @@ impl WorkFolder {
 impl Drop for WorkFolder {
     fn drop(&mut self) {
         let mut changes = Changes::begin();
-        if !self.kept.load(Ordering::Relaxed) {
-            remove(&self.path);
-        }
+        remove_work(&self.path);
         changes.remove_unfinished(&self.path);
     }
 }
@@ -211,7 +212,7 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     if name != b".etlink" && !name.starts_with(b".etlink-") {
         return Ok(false);
     }
-    if name.starts_with(PREFIX.as_bytes()) && has_journal(path) {
+    if name.starts_with(PREFIX.as_bytes()) && has_mark(path) {
         let folder = path.parent().unwrap_or(Path::new(""));
         let process = File::open(path.join(LOCK))
             .ok()
@@ -224,20 +225,20 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
     Ok(true)
 }
 
-/// Finishes or removes the work of ended processes in `folder`. Failures are left to the next run
-/// of the same result.
-fn clear_others(folder: &Path, own: &Path) {
+/// Removes the work of ended processes in `folder`, except where `stays` is true. Failures are left
+/// to the next run of the same result.
+fn clear_others(folder: &Path, own: &Path, stays: fn(&Path) -> bool) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let path = folder.join(&name);
-        if path == own || !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+        if path == own || !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) || stays(&path) {
             continue;
         }
         match WorkFolder::take(&path, false) {
-            Ok(work) => drop(work.recover(folder)),
+            Ok(work) => drop(work.unmark()),
             // from a process that was killed between two calls; the folder is empty
             Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 drop(disk::remove_folder(&path));

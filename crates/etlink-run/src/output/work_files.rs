@@ -8,25 +8,26 @@ use std::path::Path;
 
 /// Name of the lock file, which contains the process id for messages.
 pub(super) const LOCK: &str = "lock";
-/// Name of the journal of a replacement.
-pub(super) const JOURNAL: &str = "journal.json";
+/// Name of the mark that exists while files are being replaced.
+pub(super) const MARK: &str = "replacing";
 
-/// Returns true if a work folder has a journal: a replacement is in progress or was interrupted.
-pub(super) fn has_journal(work: &Path) -> bool {
-    match work.join(JOURNAL).symlink_metadata() {
+/// Returns true if the files next to a work folder may be of two runs: a replacement is in progress
+/// or was interrupted.
+pub(super) fn has_mark(work: &Path) -> bool {
+    match work.join(MARK).symlink_metadata() {
         Ok(_) => true,
         // if unknown, the files next to it are not taken for a complete set
         Err(error) => !is_absence(&error),
     }
 }
 
-/// Removes a work folder locked by this process, unless files are being replaced from it. Also
-/// removes a single file of this process.
+/// Removes a work folder locked by this process, unless it marks files of two runs. Also removes a
+/// single file of this process.
 pub fn remove_work(path: &Path) {
     if path.is_file() {
         // the program is ending: nobody could read an error
         drop(disk::remove_file(path));
-    } else if !has_journal(path) {
+    } else if !has_mark(path) {
         remove(path);
     }
 }
@@ -40,11 +41,11 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Removes all content but the lock.
+/// Removes all content but the lock and the mark.
 pub(super) fn remove_content(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        if entry.file_name() == LOCK {
+        if entry.file_name() == LOCK || entry.file_name() == MARK {
             continue;
         }
         if entry.file_type()?.is_dir() {

@@ -10,16 +10,11 @@ pub type Column<T> = (&'static str, fn(&T) -> String);
 
 /// Maximum width of a column if the output's width is unknown, in terminal cells.
 const WIDEST: usize = 80;
-/// Minimum width of truncated texts as long as figures can be left out instead.
+/// Minimum width of truncated texts as long as columns can be left out instead.
 // a kernel's name truncated before its functor is useless
-const NARROWEST: usize = 16;
-/// Minimum width of texts that are truncated to make room for another text.
 const READABLE: usize = 30;
 /// Minimum width of truncated texts.
 const SHORTEST: usize = 4;
-
-/// Columns that identify the source of a row. A narrow table names a common source only once.
-const WHOSE: [&str; 3] = ["rank", "device", "stream"];
 
 /// Maximum number of records shown in a table.
 #[derive(Clone, Copy, Debug)]
@@ -58,18 +53,12 @@ pub struct Grid {
     records: [usize; 2],
 }
 
-/// The part of a table that fits an output. If the table is too wide, it gives up in this order:
-/// heads on one line, source columns with a single value ([`WHOSE`]), columns of zeros, expendable
-/// columns until texts have most of the output, ends of texts, the last figures that are not
-/// decisive.
+/// The part of a table that fits an output. A table that is too wide first writes its heads on
+/// several lines, then leaves out columns, the least important first, and truncates texts.
 #[derive(Debug)]
 struct GridLayout {
     /// Shown columns.
     columns: Vec<usize>,
-    /// Hidden source columns, because all their cells are equal.
-    constant: Vec<usize>,
-    /// Hidden columns that contain only zeros.
-    zeros: Vec<usize>,
     /// True if heads of several words may take several lines.
     stacked: bool,
     /// Maximum width of a text.
@@ -161,8 +150,7 @@ impl Grid {
         self
     }
 
-    /// Sets the columns that a narrow output keeps, such as the sort key. The column with the
-    /// largest share is always kept.
+    /// Sets the columns that a narrow output leaves out last, such as the sort key.
     pub fn decisive(mut self, heads: impl IntoIterator<Item = &'static str>) -> Grid {
         self.decisive = heads.into_iter().collect();
         debug_assert!(
@@ -264,8 +252,6 @@ impl Grid {
     fn fit_layout(&self, width: Option<usize>) -> GridLayout {
         let mut layout = GridLayout {
             columns: (0..self.head.len()).collect(),
-            constant: vec![],
-            zeros: vec![],
             stacked: false,
             most: WIDEST,
         };
@@ -276,81 +262,47 @@ impl Grid {
             .iter()
             .map(|column| self.column_width(*column))
             .collect();
-        let places = |layout: &GridLayout, most: usize| -> usize {
+        let fits = |layout: &GridLayout, most: usize| -> bool {
             let columns = layout.columns.iter();
-            columns
+            let places: usize = columns
                 .map(|column| widths[*column].places(layout.stacked, most))
-                .sum()
+                .sum();
+            places <= width
         };
         layout.most = usize::MAX;
-        if places(&layout, usize::MAX) <= width {
+        if fits(&layout, usize::MAX) {
             return layout;
         }
         layout.stacked = true;
-        let kept = self.kept_columns();
-        // one line can replace these columns, so they go before any text is truncated
-        for column in self.columns_of_heads(&WHOSE) {
-            if places(&layout, usize::MAX) > width && self.is_constant(column) {
-                layout.columns.retain(|own| *own != column);
-                layout.constant.push(column);
-            }
-        }
-        for column in (0..self.head.len()).filter(|column| !kept.contains(column)) {
-            if places(&layout, usize::MAX) > width && self.is_all_zero(column) {
-                layout.columns.retain(|own| *own != column);
-                layout.zeros.push(column);
-            }
-        }
-        for column in self.columns_of_heads(&self.expendable) {
-            let texts = layout.columns.iter().map(|column| widths[*column]);
-            let texts: Vec<ColumnWidth> = texts.filter(|column| column.is_text).collect();
-            let sum = |most: usize| -> usize {
-                let each = texts.iter().map(|text| text.places(true, most));
-                each.sum()
-            };
-            let figures = places(&layout, usize::MAX) - sum(usize::MAX);
-            // more than this is rarely worth losing figures
-            let wanted = sum(width / 2).min(width * 2 / 3);
-            // another text is not worth names that are no longer readable
-            let is_worth_it = !widths[column].is_text
-                || places(&layout, READABLE) <= width
-                || places(&layout, usize::MAX) <= width;
-            if figures + wanted <= width && is_worth_it {
+        for column in self.least_important() {
+            if fits(&layout, READABLE) || layout.columns.len() < 3 {
                 break;
             }
-            if !kept.contains(&column) {
-                layout.columns.retain(|own| *own != column);
-            }
+            layout.columns.retain(|own| *own != column);
         }
-        loop {
-            let widest = widths.iter().map(|column| column.cells.max(column.head));
-            let widest = widest.max().unwrap_or(0).max(SHORTEST);
-            // one limit for all texts: short ones stay whole, and long names share the remaining
-            // width
-            let most = (SHORTEST..=widest)
-                .rev()
-                .find(|most| places(&layout, *most) <= width);
-            let is_figure = |column: &usize| !widths[*column].is_text;
-            let figures = layout.columns.iter().copied().filter(is_figure);
-            let figures: Vec<usize> = figures.collect();
-            let last = figures.iter().rev().find(|column| !kept.contains(column));
-            // at least one figure always stays
-            let last = if figures.len() > 1 {
-                last.or(figures.last())
-            } else {
-                None
-            };
-            let last = last.copied();
-            match (most, last) {
-                (Some(most), _) if most >= NARROWEST.min(widest) => layout.most = most,
-                (_, Some(last)) => {
-                    layout.columns.retain(|column| *column != last);
-                    continue;
-                }
-                (most, None) => layout.most = most.unwrap_or(SHORTEST),
-            }
-            return layout;
-        }
+        // one limit for all texts: short ones stay whole, and long names share the remaining width
+        let shown = layout.columns.iter().map(|column| widths[*column]);
+        let widest = shown.map(|column| column.cells.max(column.head)).max();
+        layout.most = (SHORTEST..=widest.unwrap_or(0))
+            .rev()
+            .find(|most| fits(&layout, *most))
+            .unwrap_or(SHORTEST);
+        layout
+    }
+
+    /// Returns the columns that a narrow output leaves out, the least important first: the
+    /// expendable ones, and the last figures that are not decisive, then the decisive ones.
+    fn least_important(&self) -> Vec<usize> {
+        let mut columns = self.columns_of_heads(&self.expendable);
+        let decisive = self.columns_of_heads(&self.decisive);
+        let figures = (0..self.head.len()).rev();
+        let figures = figures.filter(|column| self.sides[*column] == CellSide::Right);
+        let others =
+            figures.filter(|column| !columns.contains(column) && !decisive.contains(column));
+        let others: Vec<usize> = others.collect();
+        columns.extend(others);
+        columns.extend(decisive);
+        columns
     }
 
     /// Returns the columns with these heads, in this order.
@@ -362,79 +314,9 @@ impl Grid {
         columns
     }
 
-    /// Returns the columns that a narrow output keeps: the decisive ones and the largest share,
-    /// without which a table of causes would hide the cause.
-    fn kept_columns(&self) -> Vec<usize> {
-        let mut kept = self.columns_of_heads(&self.decisive);
-        let mut largest: Option<(f64, usize)> = None;
-        for column in 0..self.head.len() {
-            let share = self.mean_share(column);
-            if let Some(share) = share.filter(|share| largest.is_none_or(|(most, _)| *share > most))
-            {
-                largest = Some((share, column));
-            }
-        }
-        kept.extend(largest.map(|(_, column)| column));
-        kept
-    }
-
-    /// Returns the mean of a column's percentages; `None` if it has other cells.
-    fn mean_share(&self, column: usize) -> Option<f64> {
-        let mut sum = 0.0;
-        let mut lines = 0.0;
-        for cell in self.cells(column) {
-            // the value of this line is unknown
-            if cell != "-" {
-                sum += cell.strip_suffix(" %")?.parse::<f64>().ok()?;
-                lines += 1.0;
-            }
-        }
-        (lines > 0.0).then(|| sum / lines)
-    }
-
-    /// Returns true if the column is a text whose cells are all equal.
-    fn is_constant(&self, column: usize) -> bool {
-        let mut cells = self.cells(column);
-        let first = cells.next();
-        // the table of steps has a figure `device`: a time, not a name
-        self.sides[column] == CellSide::Left
-            && first.is_some()
-            && cells.all(|cell| Some(cell) == first)
-    }
-
-    /// Returns true if the column contains only zeros: `0 ns`, `0.0 %`, `-`.
-    fn is_all_zero(&self, column: usize) -> bool {
-        let is_zero = |cell: &str| {
-            let figure = cell.split(' ').next().unwrap_or(cell);
-            cell == "-" || figure.parse::<f64>().is_ok_and(|figure| figure == 0.0)
-        };
-        self.sides[column] == CellSide::Right
-            && self.line_count() > 0
-            && self.cells(column).all(is_zero)
-    }
-
-    /// Returns the common source of the rows of a narrow table: `rank 0, device 1`.
-    fn common_text(&self, layout: &GridLayout) -> String {
-        let mut texts = vec![];
-        for column in &layout.constant {
-            texts.push(format!("{} {}", self.head[*column], self.cell(0, *column)));
-        }
-        texts.join(", ")
-    }
-
-    /// Formats the table below its title. The title of a narrow table also names the common source
-    /// of its rows.
+    /// Formats the table below its title.
     pub fn titled(&self, title: &str) -> String {
-        let layout = self.fit_layout(output_width());
-        let mut out = title.to_owned();
-        if !layout.constant.is_empty() {
-            out += "; ";
-            out += &self.common_text(&layout);
-        }
-        out.push('\n');
-        // writing to a string cannot fail
-        let _ = self.write_table(&layout, &mut out);
-        out
+        format!("{title}\n{self}")
     }
 
     /// Writes the lines, and notes about hidden rows and columns.
@@ -449,19 +331,12 @@ impl Grid {
                 self.limit.option
             )?;
         }
-        let is_missing = |column: &usize| {
-            ![&layout.columns, &layout.constant, &layout.zeros]
-                .iter()
-                .any(|columns| columns.contains(column))
-        };
-        let hidden: Vec<usize> = (0..self.head.len()).filter(is_missing).collect();
-        for (columns, why) in [(&hidden, "to fit"), (&layout.zeros, "as empty or zero")] {
-            if !columns.is_empty() {
-                let heads = columns.iter().map(|column| self.head[*column].as_str());
-                let heads: Vec<&str> = heads.collect();
-                let line = format!("  columns left out {why}: {}\n", heads.join(", "));
-                out.write_str(&fold_lines(&line))?;
-            }
+        let all = self.head.iter().enumerate();
+        let hidden = all.filter(|(column, _)| !layout.columns.contains(column));
+        let hidden: Vec<&str> = hidden.map(|(_, head)| head.as_str()).collect();
+        if !hidden.is_empty() {
+            let line = format!("  columns left out to fit: {}\n", hidden.join(", "));
+            out.write_str(&fold_lines(&line))?;
         }
         Ok(())
     }
@@ -501,12 +376,7 @@ fn set_text(side: &mut CellSide) {
 impl std::fmt::Display for Grid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let layout = self.fit_layout(output_width());
-        self.write_table(&layout, f)?;
-        if !layout.constant.is_empty() {
-            let line = format!("  in all rows: {}\n", self.common_text(&layout));
-            f.write_str(&fold_lines(&line))?;
-        }
-        Ok(())
+        self.write_table(&layout, f)
     }
 }
 
@@ -585,84 +455,17 @@ mod tests {
         // blanks next to each: 6 + 13 + 12 + 14 + 42
         assert_eq!(columns(87), (5, false, usize::MAX));
         assert_eq!(columns(80), (5, true, 40));
-        assert_eq!(columns(70), (4, true, 40));
         assert_eq!(columns(60), (4, true, 34));
-        // the sort key and the share stay
-        assert_eq!(columns(40), (3, true, 20));
+        // the sort key stays
+        assert_eq!(columns(40), (2, true, 28));
         assert_eq!(
             lines_of(&grid, 40),
-            "   time of   share\n       all  of all  name\n  1.234 ms  12.3 %  nnnnnnnnnnnnnnnnnnn…\n"
+            "   time of\n       all  name\n  1.234 ms  nnnnnnnnnnnnnnnnnnnnnnnnnnn…\n"
         );
         for width in 20..100 {
             let text = lines_of(&grid, width);
             let widest = text.lines().map(cell_width).max();
             assert!(widest <= Some(width), "{width}: {text}");
         }
-    }
-
-    /// Makes a table whose first column identifies the source, and whose largest cause is `launch`.
-    fn idle_causes() -> Grid {
-        let head = [
-            "rank",
-            "device",
-            "idle",
-            "host late",
-            "launch",
-            "unexplained",
-            "longest",
-        ];
-        let mut grid = Grid::new(2, Limit::NONE, head)
-            .expendable(["launch", "host late"])
-            .decisive(["idle"]);
-        for idle in ["1.000 ms", "2.000 ms"] {
-            let cells = [
-                "a-long-name.json.gz",
-                "0",
-                idle,
-                "23.0 %",
-                "77.0 %",
-                "0.0 %",
-                "5.000 us",
-            ];
-            grid.add(cells.map(String::from));
-        }
-        grid
-    }
-
-    fn heads(grid: &Grid, columns: &[usize]) -> Vec<String> {
-        columns.iter().map(|at| grid.head[*at].clone()).collect()
-    }
-
-    #[test]
-    fn what_all_rows_share_goes_before_what_decides() {
-        let grid = idle_causes();
-        let at = |width| grid.fit_layout(Some(width));
-        assert!(at(90).constant.is_empty());
-        let layout = at(65);
-        assert_eq!(heads(&grid, &layout.constant), ["rank"]);
-        assert!(layout.zeros.is_empty());
-        // the rank, the device, then the zeros
-        let layout = at(40);
-        assert_eq!(heads(&grid, &layout.constant), ["rank", "device"]);
-        assert_eq!(heads(&grid, &layout.zeros), ["unexplained"]);
-        assert_eq!(
-            grid.common_text(&layout),
-            "rank a-long-name.json.gz, device 0"
-        );
-        // the largest share and the sort key stay to the end
-        for width in 20..40 {
-            let shown = heads(&grid, &at(width).columns);
-            assert!(shown.contains(&"launch".to_owned()), "{width}: {shown:?}");
-            assert!(shown.contains(&"idle".to_owned()), "{width}: {shown:?}");
-        }
-    }
-
-    #[test]
-    fn ranks_that_differ_stay() {
-        let mut grid = Grid::new(1, Limit::NONE, ["rank", "device", "time"]);
-        grid.add(["a.json", "0", "1 ns"].map(String::from));
-        grid.add(["b.json", "0", "2 ns"].map(String::from));
-        let layout = grid.fit_layout(Some(20));
-        assert_eq!(heads(&grid, &layout.columns), ["rank", "time"]);
     }
 }
