@@ -7,6 +7,11 @@
 // FAIL_READ=0:SHORT    every read gives less than was asked for
 // FAIL_ALLOCATION=7    the seventh allocation; FAIL_ALLOCATION=7+ that and all after it
 //
+// FAIL_CHANGE=any:3:ENOSPC  the third call that changes what lies in FAIL_CHANGE_BELOW: `create`, `make_folder`,
+//                      `lock`, `write`, `sync`, `rename`, `remove`, or `any` of them, and with FAIL_OPEN=1
+//                      opening and listing. Instead of an error, KILL, STOP and TERM send that signal;
+//                      SIGKILL interrupts a write in the middle.
+//
 // What failed is said on standard error. With the number 0 nothing fails; FAIL_COUNT=FILE is given
 // the number of calls, so that a test knows how many there are.
 #define _GNU_SOURCE
@@ -14,11 +19,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,11 +35,15 @@
 
 static long fail_read, fail_allocation;
 static int read_error, is_short, is_lasting, is_for_all;
-static const char *below, *count_file;
+static const char *below, *count_file, *change_below;
+static char change_call[20], change_effect[20];
+static long fail_change;
+static int counts_opens;
+static atomic_long changes;
 static atomic_long reads, allocations;
 // set once the variables are read: what is allocated before is not the program's
 static atomic_int is_ready;
-static char names[MOST_FILES][LONGEST], failed[LONGEST];
+static char names[MOST_FILES][LONGEST], changed[MOST_FILES][LONGEST], failed[LONGEST];
 
 static void write_text(int file, const char *text) {
     ssize_t written = write(file, text, strlen(text));
@@ -59,6 +70,13 @@ __attribute__((constructor)) static void read_settings(void) {
         fail_allocation = atol(allocation);
         is_for_all = strchr(allocation, '+') != NULL;
     }
+    const char *change = getenv("FAIL_CHANGE");
+    // programs that etlink starts get the library too
+    if (change && strcmp(program_invocation_short_name, "etlink") == 0 &&
+        sscanf(change, "%19[^:]:%ld:%19s", change_call, &fail_change, change_effect) == 3) {
+        change_below = getenv("FAIL_CHANGE_BELOW");
+        counts_opens = getenv("FAIL_OPEN") != NULL;
+    }
     atomic_store(&is_ready, 1);
 }
 
@@ -74,8 +92,8 @@ __attribute__((destructor)) static void say_count(void) {
 }
 
 // The absolute path where it lies below the folder whose calls fail.
-static int lies_below(const char *path, char *whole) {
-    if (!atomic_load(&is_ready) || !below || !path)
+static int lies_in(const char *folder, const char *path, char *whole) {
+    if (!atomic_load(&is_ready) || !folder || !path)
         return 0;
     if (path[0] == '/') {
         snprintf(whole, LONGEST, "%s", path);
@@ -85,7 +103,42 @@ static int lies_below(const char *path, char *whole) {
         size_t end = strlen(whole);
         snprintf(whole + end, LONGEST - end, "/%s", path);
     }
-    return strncmp(whole, below, strlen(below)) == 0;
+    return strncmp(whole, folder, strlen(folder)) == 0;
+}
+
+static int lies_below(const char *path, char *whole) { return lies_in(below, path, whole); }
+
+// Fails, or sends a signal, if it is the turn of this call, whose path is absolute.
+static int change_fails(const char *call, const char *path) {
+    if (strcmp(change_call, "any") != 0 && strcmp(change_call, call) != 0)
+        return 0;
+    if (atomic_fetch_add(&changes, 1) + 1 != fail_change)
+        return 0;
+    say(call, path);
+    int number = strcmp(change_effect, "KILL") == 0   ? SIGKILL
+                 : strcmp(change_effect, "STOP") == 0 ? SIGSTOP
+                 : strcmp(change_effect, "TERM") == 0 ? SIGTERM
+                                                      : 0;
+    if (number) {
+        kill(getpid(), number);
+        // time for the thread that handles signals
+        usleep(20000);
+        return 0;
+    }
+    errno = strcmp(change_effect, "ENOSPC") == 0   ? ENOSPC
+            : strcmp(change_effect, "ENOLCK") == 0 ? ENOLCK
+                                                   : EIO;
+    return 1;
+}
+
+static int path_change_fails(const char *call, const char *path) {
+    char whole[LONGEST];
+    return lies_in(change_below, path, whole) && change_fails(call, whole);
+}
+
+static int file_change_fails(const char *call, int file) {
+    int is_known = file >= 0 && file < MOST_FILES && changed[file][0];
+    return is_known && change_fails(call, changed[file]);
 }
 
 static int fails(const char *call, const char *path, int is_read) {
@@ -119,9 +172,11 @@ static int file_fails(const char *call, int file, int is_read) {
 static int opened(int file, const char *path, int flags) {
     char whole[LONGEST];
     if (file >= 0 && file < MOST_FILES) {
-        names[file][0] = 0;
+        names[file][0] = changed[file][0] = 0;
         if ((flags & O_ACCMODE) == O_RDONLY && lies_below(path, whole))
             memcpy(names[file], whole, LONGEST);
+        if (lies_in(change_below, path, whole))
+            memcpy(changed[file], whole, LONGEST);
     }
     return file;
 }
@@ -134,6 +189,8 @@ static int opened(int file, const char *path, int flags) {
         va_end(more);                                                                              \
         if ((flags & O_ACCMODE) == O_RDONLY && path_fails("open", path))                           \
             return -1;                                                                             \
+        if (((flags & O_ACCMODE) != O_RDONLY || counts_opens) && path_change_fails("create", path)) \
+            return -1;                                                                             \
         return opened(NEXT(name)(path, flags, mode), path, flags);                                 \
     }
 OPEN(open)
@@ -141,9 +198,43 @@ OPEN(open64)
 
 int close(int file) {
     if (file >= 0 && file < MOST_FILES)
-        names[file][0] = 0;
+        names[file][0] = changed[file][0] = 0;
     return NEXT(close)(file);
 }
+
+ssize_t write(int file, const void *buffer, size_t bytes) {
+    int is_next = atomic_load(&changes) + 1 == fail_change && strcmp(change_effect, "KILL") == 0;
+    if (is_next && file >= 0 && file < MOST_FILES && changed[file][0]) {
+        ssize_t half = NEXT(write)(file, buffer, bytes / 2);
+        (void)half;
+    }
+    if (file_change_fails("write", file))
+        return -1;
+    return NEXT(write)(file, buffer, bytes);
+}
+
+int fsync(int file) { return file_change_fails("sync", file) ? -1 : NEXT(fsync)(file); }
+
+int flock(int file, int how) {
+    return how != LOCK_UN && file_change_fails("lock", file) ? -1 : NEXT(flock)(file, how);
+}
+
+int mkdir(const char *path, mode_t mode) {
+    return path_change_fails("make_folder", path) ? -1 : NEXT(mkdir)(path, mode);
+}
+
+int rename(const char *from, const char *to) {
+    return path_change_fails("rename", to) ? -1 : NEXT(rename)(from, to);
+}
+
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
+    return path_change_fails("rename", to) ? -1
+                                           : NEXT(linkat)(from_folder, from, to_folder, to, flags);
+}
+
+int unlink(const char *path) { return path_change_fails("remove", path) ? -1 : NEXT(unlink)(path); }
+
+int rmdir(const char *path) { return path_change_fails("remove", path) ? -1 : NEXT(rmdir)(path); }
 
 static size_t shortened(int file, size_t bytes) {
     return is_short && name_of(file) && bytes > 1 ? bytes % 4093 / 2 + 1 : bytes;
@@ -197,7 +288,7 @@ int fstat64(int file, struct stat64 *found) {
 }
 
 DIR *opendir(const char *path) {
-    if (path_fails("list", path))
+    if (path_fails("list", path) || (counts_opens && path_change_fails("open", path)))
         return NULL;
     DIR *folder = NEXT(opendir)(path);
     if (folder)

@@ -5,38 +5,14 @@
 //! | grep '^|'`
 
 use crate::ranks::{Drawn, RUN, put};
-use crate::tool::{Ran, Tool, every_call_fails, gzip, unpacked};
+use crate::tool::{Ran, Tool, every_call_fails, failing_calls, gzip, unpacked};
 use etlink_kineto::KinetoReadOptions;
 use etlink_nsys::NsysSchema;
 use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd, xla_json, xla_space};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 type Files = BTreeMap<String, Vec<u8>>;
-
-/// Returns the library, compiled once for all tests.
-fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let library = folder.join("failing_calls.so");
-        // another test program may be loading the existing one
-        let made = tempfile::NamedTempFile::new_in(folder).expect("makes file");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/failing_calls.c");
-        let status = Command::new("cc")
-            .args([
-                "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o",
-            ])
-            .args([made.path(), &source])
-            .status();
-        assert!(status.expect("there is a C compiler").success());
-        made.persist(&library).expect("puts in place");
-        library
-    })
-}
 
 /// A command, with its results if nothing fails.
 struct Reading {
@@ -92,7 +68,7 @@ impl Reading {
 
     fn run(&self, variables: &[(&str, &str)]) -> Ran {
         self.tool.put_files("out", &self.before);
-        let (library, below) = (library().display().to_string(), self.tool.path("run"));
+        let (library, below) = (failing_calls().display().to_string(), self.tool.path("run"));
         let below = below
             .canonicalize()
             .expect("is there")

@@ -21,7 +21,7 @@ mod damaged_rows;
 mod diff;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod failing_calls;
-#[cfg(all(feature = "faults", target_os = "linux"))]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod faults;
 mod feeder;
 mod findings;
@@ -46,7 +46,7 @@ mod perfetto;
 mod ranks;
 mod read_cache;
 mod record;
-#[cfg(all(feature = "faults", target_os = "linux"))]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod record_faults;
 mod replay;
 mod replay_ranks;

@@ -52,7 +52,18 @@ fn print_tally(fault: &str, exit_codes: &BTreeMap<i32, u32>) {
 fn run_with_fault(tool: &Tool, number: u32) -> Ran {
     drop(std::fs::remove_file(tool.path("ran")));
     drop(std::fs::remove_dir_all(tool.path("board")));
-    tool.shell(&format!("ETLINK_RECORD_FAULT={number} $ETLINK {LINE}"))
+    record(tool, number, "ENOSPC")
+}
+
+/// Records while a call of `etlink record` fails.
+fn record(tool: &Tool, number: u32, effect: &str) -> Ran {
+    let fault = tool.fault("", &format!("any:{number}:{effect}"));
+    let fault = fault.map(|(name, value)| format!("{name}={value}"));
+    std::fs::create_dir_all(tool.path("tmp")).expect("makes folder");
+    let fault = fault.join(" ");
+    tool.shell(&format!(
+        "TMPDIR=$PWD/tmp FAIL_OPEN=1 {fault} $ETLINK {LINE}"
+    ))
 }
 
 /// Returns the files visible to a user.
@@ -144,7 +155,7 @@ fn earlier_of_two_ranks() -> Files {
 
 /// Runs the program over an earlier recording with each call failing, then `record` without a
 /// fault, which must clean up the folder; `check` gets the folder's files.
-fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
+fn each_call_over(program: &str, effect: &str, check: fn(&Files, &str)) {
     let tool = Tool::new();
     tool.file("program.py", program);
     let mut exit_codes = BTreeMap::new();
@@ -154,7 +165,7 @@ fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
         for name in earlier_of_two_ranks().keys() {
             tool.file(&format!("traces/{name}"), br#"{"ranks": []}"#);
         }
-        let ran = tool.shell(&format!("{variable}={number} $ETLINK {LINE}"));
+        let ran = record(&tool, number, effect);
         let line = "record --wait 0 --warmup 0 --active 1 -o traces -- true";
         tool.run(line).exits(2).complains(&["already exists"]);
         let what = format!("call {number}: {}", ran.stderr);
@@ -162,7 +173,7 @@ fn each_call_over(program: &str, variable: &str, check: fn(&Files, &str)) {
         assert!(!tool.path("traces/.etlink").exists(), "{what}");
         if !ran.stderr.contains("injected: ") {
             assert!(number > 50, "only {number} calls");
-            print_tally(variable, &exit_codes);
+            print_tally(effect, &exit_codes);
             return;
         }
         *exit_codes.entry(ran.code).or_default() += 1;
@@ -174,8 +185,8 @@ fn an_earlier_recording_that_is_not_replaced_is_never_lost() {
     // the program ends after moving the old files and before the first new one
     let program = PROGRAM.split("files.publish").next();
     let program = format!("{}files.make_room(settings)\n", program.expect("a part"));
-    for variable in ["ETLINK_RECORD_FAULT", "ETLINK_RECORD_KILL"] {
-        each_call_over(&program, variable, |after, what| {
+    for effect in ["ENOSPC", "KILL"] {
+        each_call_over(&program, effect, |after, what| {
             assert_eq!(after, &earlier_of_two_ranks(), "{what}");
         });
     }
@@ -183,7 +194,7 @@ fn an_earlier_recording_that_is_not_replaced_is_never_lost() {
 
 #[test]
 fn a_killed_launcher_mixes_no_recordings() {
-    each_call_over(PROGRAM, "ETLINK_RECORD_KILL", |after, what| {
+    each_call_over(PROGRAM, "KILL", |after, what| {
         if after == &earlier_of_two_ranks() {
             return;
         }
@@ -210,9 +221,7 @@ fn folders_that_a_killed_launcher_began_to_make_are_removed_by_the_next() {
     // an empty folder has no files
     let folders = || tool.shell("ls -d tmp/etlink-hook-*").stdout;
     for number in failing_numbers() {
-        drop(tool.shell(&format!(
-            "TMPDIR=$PWD/tmp ETLINK_RECORD_KILL={number} $ETLINK {LINE}"
-        )));
+        record(&tool, number, "KILL");
         if tool.path("ran").exists() {
             break;
         }

@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 /// Returns true if `ETLINK_EVERY_CALL` requests tests in which each call fails in turn, which take
 /// minutes.
@@ -16,6 +17,28 @@ pub fn failing_numbers() -> impl Iterator<Item = u32> {
     const FIRST: u32 = 12;
     let step = if every_call_fails() { 1 } else { 8 };
     (1..=FIRST).chain((FIRST + step..).step_by(step as usize))
+}
+
+/// Returns the library of `failing_calls.c`, compiled once for all tests.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn failing_calls() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let library = folder.join("failing_calls.so");
+        // another test program may be loading the existing one
+        let made = tempfile::NamedTempFile::new_in(folder).expect("makes file");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/failing_calls.c");
+        let status = Command::new("cc")
+            .args([
+                "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o",
+            ])
+            .args([made.path(), &source])
+            .status();
+        assert!(status.expect("there is a C compiler").success());
+        made.persist(&library).expect("puts in place");
+        library
+    })
 }
 
 /// A folder for running `etlink`, deleted after the test.
@@ -112,8 +135,8 @@ impl Tool {
         command.spawn().expect("starts")
     }
 
-    /// Runs `etlink` while a file system call fails, see `faults.rs` of etlink-run.
-    #[cfg(feature = "faults")]
+    /// Runs `etlink` while a change in `out` fails, see `failing_calls.c`.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     pub fn run_with_fault(&self, line: &str, fault: &str) -> Ran {
         // leftovers of a killed process are deleted with the test's own folder
         let temporary = self.path(".tmp");
@@ -123,7 +146,7 @@ impl Tool {
             .args(line.split_whitespace())
             .current_dir(self.folder.path())
             .env("TMPDIR", temporary)
-            .env("ETLINK_FAULT", fault)
+            .envs(self.fault("out", fault))
             .stdin(Stdio::null());
         Ran::new(
             &format!("{line} with {fault}"),
@@ -131,14 +154,25 @@ impl Tool {
         )
     }
 
+    /// Returns the variables with which a change in a folder fails.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    pub fn fault(&self, folder: &str, fault: &str) -> [(&'static str, String); 3] {
+        let root = self.folder.path().canonicalize().expect("is there");
+        [
+            ("LD_PRELOAD", failing_calls().display().to_string()),
+            ("FAIL_CHANGE", fault.to_owned()),
+            ("FAIL_CHANGE_BELOW", root.join(folder).display().to_string()),
+        ]
+    }
+
     /// Starts `etlink` until it stops at a file system call; `None` if it made fewer calls.
-    #[cfg(all(feature = "faults", target_os = "linux"))]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     pub fn start_until(&self, line: &str, fault: &str) -> Option<Child> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_etlink"));
         command
             .args(line.split_whitespace())
             .current_dir(self.folder.path())
-            .env("ETLINK_FAULT", fault)
+            .envs(self.fault("out", fault))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());

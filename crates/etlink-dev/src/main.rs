@@ -7,7 +7,6 @@
     reason = "a tool for people at a terminal"
 )]
 
-mod bench;
 mod dependencies;
 mod dist;
 mod drawn;
@@ -31,7 +30,6 @@ mod wheel;
 
 use clap::{Parser, Subcommand};
 use etlink_dev::generate;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -57,13 +55,7 @@ enum DevCommand {
     /// with nightly)
     Sanitize(toolchains::SanitizeOptions),
     /// Measure processes of etlink against gzip and other tools; see BENCHMARKS.md
-    Bench(Box<bench::BenchOptions>),
-    /// Run one command, and print its resource usage as JSON
-    #[command(hide = true)]
-    Measure {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<OsString>,
-    },
+    Bench(suites::RecipeOptions),
     /// Repeat a recorded pair, or a device trace alone, to N times its size
     Generate {
         /// Host trace to repeat
@@ -165,9 +157,7 @@ fn main() -> ExitCode {
         DevCommand::RecordTestdata(options) => {
             recording::record_traces("testdata/pairs", &options.options)
         }
-        DevCommand::Bench(options) => bench::run_benchmarks(&options),
-        // Hidden: `bench` runs it, so that each figure has its own process.
-        DevCommand::Measure { command } => bench::measure::print_usage_of(&command),
+        DevCommand::Bench(options) => suites::run_benchmarks(&options),
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
         DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
@@ -192,7 +182,7 @@ fn main() -> ExitCode {
         DevCommand::AstraSim(options) => suites::compare_simulations(&options),
         DevCommand::Utilization(options) => suites::compare_utilization(&options),
         DevCommand::Web { check } => web::build_page(check),
-        DevCommand::Browser => web::test_page(),
+        DevCommand::Browser => suites::test_page(),
         DevCommand::Wheel(options) => wheel::test_wheel(&options),
         DevCommand::ObjectStore => object_store::test_object_store(),
         DevCommand::Ray => ray::test_ray(),

@@ -1,7 +1,7 @@
 //! Suites in Python that read etlink's files with other tools: a recipe, its packages of PyPI, and
 //! the traces that it needs.
 
-use crate::drawn::{draw_busy_devices, draw_many_ranks, draw_ranks};
+use crate::drawn::{draw_busy_devices, draw_many_ranks, draw_ranks, draw_traces};
 use crate::support::{etlink_path, install_from_pypi, repository_root, run_command};
 use crate::web::{chromium_path, install_packages};
 use crate::wheel::VirtualEnv;
@@ -78,6 +78,19 @@ pub fn compare_utilization(options: &RecipeOptions) -> Result<()> {
 /// public sources.
 pub fn compare_simulations(options: &RecipeOptions) -> Result<()> {
     run_recipe("astra_sim", &[], [""; 0], options)
+}
+
+/// Opens pages in a headless browser, as users do.
+pub fn test_page() -> Result<()> {
+    let traces = target("browser")?.join("traces");
+    draw_traces(&traces)?;
+    install_packages(&repository_root()?.join("tests/browser"))?;
+    run_recipe("browser", &[], [traces], &RecipeOptions { options: vec![] })
+}
+
+/// Measures processes of etlink against gzip and other tools.
+pub fn run_benchmarks(options: &RecipeOptions) -> Result<()> {
+    run_recipe("bench", &[], [""; 0], options)
 }
 
 /// Loads Perfetto traces with Perfetto's own reader, and a timeline in its user interface.
@@ -157,6 +170,13 @@ fn run_recipe(
         .arg(root.join(format!("crates/etlink-dev/recipes/{name}.py")))
         .args(arguments)
         .args(&options.options)
-        .env("ETLINK", etlink_path()?);
+        .env("ETLINK_DEV", std::env::current_exe()?);
+    // a release build is measured, not this one
+    if name != "bench" {
+        python.env("ETLINK", etlink_path()?);
+    }
+    if name == "browser" {
+        python.env("BROWSER", chromium_path()?);
+    }
     run_command(&mut python)
 }

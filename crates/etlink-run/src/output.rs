@@ -219,8 +219,7 @@ impl Target {
                 Ok(written.map_err(StdoutError)?)
             }
             OutputPlace::Stream(path) => {
-                let stream =
-                    disk::DiskFile::open_existing(path).with_path(FileAction::Write, target)?;
+                let stream = disk::open_existing(path).with_path(FileAction::Write, target)?;
                 let written = self.fill(Box::new(stream), fill);
                 Ok(written.with_path(FileAction::Write, target)?)
             }
@@ -271,7 +270,7 @@ impl Target {
         let mut file = work.create(name)?;
         let written = self.fill(Box::new(&mut file), fill)?;
         // after a crash, a name on the disk without its content would be an incomplete file
-        file.sync()?;
+        file.sync_all()?;
         Ok(written)
     }
 

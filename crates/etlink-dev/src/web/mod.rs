@@ -3,7 +3,7 @@
 
 mod browser;
 
-pub use browser::{chromium_path, test_page};
+pub use browser::chromium_path;
 
 use crate::support::{repository_root, run_command};
 use anyhow::{Context, Result, bail};

@@ -228,7 +228,7 @@ impl FileSet {
             );
             let in_place = FileAction::PutInPlace;
             if let Some(parent) = path.parent() {
-                disk::make_folders(parent).with_path(in_place, &path)?;
+                std::fs::create_dir_all(parent).with_path(in_place, &path)?;
                 folders.insert(parent.to_owned());
             }
             disk::put(&new, &path, self.overwrite).with_path(in_place, &path)?;

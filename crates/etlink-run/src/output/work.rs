@@ -97,7 +97,7 @@ impl WorkFolder {
         let lock = path.join(LOCK);
         for _ in 0..ATTEMPTS {
             let is_new = make
-                && match disk::make_folder(path) {
+                && match fs::create_dir(path) {
                     Ok(()) => true,
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
                     Err(error) => return Err(error.into()),
@@ -114,12 +114,12 @@ impl WorkFolder {
                 Err(error) if make && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     if is_new {
-                        drop(disk::remove_folder(path));
+                        drop(fs::remove_dir(path));
                     }
                     return Err(error.into());
                 }
             };
-            match disk::lock(&file, &lock) {
+            match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(Refusal::Busy(process_in(&mut file))),
                 // without locks, creating the folder is the claim, but its process may have ended
@@ -158,7 +158,7 @@ impl WorkFolder {
 
     /// Marks the files next to the folder as files of two runs, even after a crash.
     pub(super) fn mark(&self) -> io::Result<()> {
-        disk::DiskFile::create(&self.path.join(MARK))?.sync()?;
+        File::create(self.path.join(MARK))?.sync_all()?;
         disk::sync_folder(&self.path)
     }
 
@@ -183,14 +183,14 @@ impl WorkFolder {
     }
 
     /// Creates a file in the folder, with the folders of its name.
-    pub(super) fn create(&self, name: &Path) -> io::Result<disk::DiskFile> {
+    pub(super) fn create(&self, name: &Path) -> io::Result<File> {
         // otherwise a file could appear after a signal handler has cleared the folder
         let _changes = Changes::begin();
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
-            disk::make_folders(folder)?;
+            fs::create_dir_all(folder)?;
         }
-        disk::DiskFile::create(&path)
+        File::create(&path)
     }
 }
 
@@ -241,7 +241,7 @@ fn clear_others(folder: &Path, own: &Path, stays: fn(&Path) -> bool) {
             Ok(work) => drop(work.unmark()),
             // from a process that was killed between two calls; the folder is empty
             Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                drop(disk::remove_folder(&path));
+                drop(fs::remove_dir(&path));
             }
             Err(_) => {}
         }

@@ -37,7 +37,7 @@ pub(super) fn remove(path: &Path) {
     // remains are left to the next run; the result matters
     if remove_content(path).is_ok() && disk::remove_file(&path.join(LOCK)).is_ok() {
         // stays if another process has meanwhile created a lock in it
-        drop(disk::remove_folder(path));
+        drop(fs::remove_dir(path));
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn remove_content(path: &Path) -> io::Result<()> {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            disk::remove_folders(&entry.path())?;
+            fs::remove_dir_all(entry.path())?;
         } else {
             disk::remove_file(&entry.path())?;
         }

@@ -9,10 +9,10 @@
 //! Processes of the program move the files (`files.py`). The launcher removes them at its end or
 //! puts them back; if it was killed, the next launcher does.
 
-use super::disk;
-use super::file_names::names;
+use super::files::{self, names};
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 const JOURNAL: &str = "old.json";
@@ -23,7 +23,7 @@ const ASIDE: &str = ".old";
 /// Lists the files that a new recording would replace, relative to `folder`.
 pub fn list(work: &Path, files: &[String]) -> Result<()> {
     let path = work.join(JOURNAL);
-    let written = disk::write(&path, serde_json::to_string(files)?.as_bytes());
+    let written = fs::write(&path, serde_json::to_string(files)?.as_bytes());
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -55,7 +55,7 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
         // must come first: later, a removed file looks as if it had never been moved. `old.moved`
         // stays too, or a process that is still running would move its own traces here
         let path = work.join(REPLACED);
-        let written = disk::write(&path, b"");
+        let written = fs::write(&path, b"");
         written.with_context(|| format!("cannot write {}", path.display()))?;
     } else {
         // must come first: a process that is still running has to move the restored files again
@@ -69,7 +69,7 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
             continue;
         }
         let done = if is_replaced {
-            disk::remove(&path)
+            fs::remove_file(&path)
         } else {
             put_back(&path, &folder.join(file))
         };
@@ -107,7 +107,7 @@ pub fn has_files_aside(work: &Path) -> Result<bool> {
 /// Returns the files of the earlier recording, if there is one.
 fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
     let journal = work.join(JOURNAL);
-    let text = disk::read_if_there(&journal);
+    let text = files::read_if_there(&journal);
     // if this counted as absent, the listed files would never be settled
     let text = text.with_context(|| format!("cannot read {}", journal.display()))?;
     let Some(text) = text else { return Ok(None) };
@@ -148,15 +148,15 @@ fn path_aside(work: &Path, index: usize) -> PathBuf {
 
 fn put_back(path: &Path, target: &Path) -> std::io::Result<()> {
     // the user may have removed the folder of a cycle because it looked empty
-    target.parent().map_or(Ok(()), disk::make_folders)?;
-    disk::rename(path, target)
+    target.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::rename(path, target)
 }
 
 fn remove_if_there(path: &Path) -> Result<()> {
     if !path.exists() {
         return Ok(());
     }
-    disk::remove(path).with_context(|| format!("cannot remove {}", path.display()))
+    fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
 /// Returns the files of a recording in `folder`, sorted, relative to the folder.

@@ -1,8 +1,8 @@
 //! Work after the program has ended: writes the manifest from the reports of the processes,
 //! compresses traces, and removes the work folder unless processes are still running.
 
-use super::disk;
 use super::earlier::Earlier;
+use super::files;
 use super::folder::Output;
 use super::hook_folder::HookFolder;
 use super::host_clock::OffsetInterval;
@@ -17,6 +17,7 @@ use etlink_torch::{
     masked_command,
 };
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 /// A recorded program that has ended.
@@ -234,7 +235,7 @@ fn has_processes(hook: &Path) -> bool {
         return false;
     }
     // write this file, then check the lock: whoever ends last sees the other's files
-    drop(disk::write(&hook.join(ENDED), b""));
+    drop(fs::write(hook.join(ENDED), b""));
     // if unknown, assume that they are running: their recordings must not be removed
     !matches!(lock::try_exclusive(&marker), Ok(Some(_)))
 }
@@ -243,7 +244,7 @@ fn has_processes(hook: &Path) -> bool {
 /// command. Removes the process's file: the missing file tells the process that the command has
 /// seen it.
 fn has_left(hook: &Path, pid: u32) -> bool {
-    disk::remove(&hook.join(format!("{pid}{LEFT}"))).is_ok()
+    fs::remove_file(hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
 
 #[cfg(unix)]
@@ -264,7 +265,7 @@ fn is_running(_: u32) -> bool {
 /// Returns notes of processes that wrote no report, or could not, by process id. Trailing blanks
 /// are removed.
 fn left_notes(hook: &Path, ending: &str) -> Vec<(u32, String)> {
-    let Ok(entries) = disk::entries(hook) else {
+    let Ok(entries) = files::entries(hook) else {
         return vec![];
     };
     let mut notes: Vec<(u32, String)> = entries
@@ -272,7 +273,7 @@ fn left_notes(hook: &Path, ending: &str) -> Vec<(u32, String)> {
         .filter_map(|entry| {
             let path = entry.path();
             let pid = path.file_name()?.to_str()?.strip_suffix(ending)?.parse();
-            let bytes = disk::read(&path).ok()?;
+            let bytes = fs::read(&path).ok()?;
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
             (!text.is_empty()).then_some((pid.ok()?, text))
         })

@@ -11,9 +11,8 @@
 //! old.json, …     see `earlier`
 //! ```
 
-use super::disk;
 use super::earlier::{self, Earlier};
-use super::file_names::names;
+use super::files::{self, names};
 use super::launchers::{FolderTask, Launchers};
 use super::left_list;
 use super::lock::{self, Lock};
@@ -24,6 +23,7 @@ use etlink_run::manifest::{MANIFEST, RUNNING, WORK};
 use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
@@ -131,7 +131,7 @@ impl Output {
         } else if has_manifest && is_again {
             // otherwise the tasks of this run would join that manifest
             let path = self.path.join(MANIFEST);
-            let removed = disk::remove(&path);
+            let removed = fs::remove_file(&path);
             removed.with_context(|| format!("cannot remove {}", path.display()))?;
         }
         let recorded = numbers(begun.as_ref());
@@ -276,7 +276,7 @@ impl Output {
     /// launchers.
     pub fn manifest(&self) -> Result<Option<ManifestContents>> {
         let path = self.path.join(MANIFEST);
-        let bytes = disk::read_if_there(&path);
+        let bytes = files::read_if_there(&path);
         let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
         Ok(bytes.and_then(|bytes| ManifestContents::read(&bytes).ok()))
     }
@@ -290,12 +290,9 @@ impl Output {
         let target = self.path.join(MANIFEST);
         let write = || -> std::io::Result<()> {
             // in the work folder, which is on the same file system: renaming is atomic there
-            disk::attempt(&self.work)?;
             let mut temporary = new_file().tempfile_in(&self.work)?;
-            disk::attempt(temporary.path())?;
             std::io::Write::write_all(&mut temporary, text.as_bytes())?;
-            disk::sync(temporary.as_file(), temporary.path())?;
-            disk::attempt(&target)?;
+            temporary.as_file().sync_all()?;
             temporary.persist(&target)?;
             Ok(())
         };
@@ -343,7 +340,7 @@ impl Output {
         // An earlier recording that could not be put back: these are the only copies. The list
         // alone is no reason to keep the folder, since none of its files is moved.
         if matches!(earlier::has_files_aside(&self.work), Ok(false)) {
-            drop(disk::remove_folder(&self.work));
+            drop(fs::remove_dir_all(&self.work));
         }
     }
 
@@ -355,7 +352,7 @@ impl Output {
             let is_kept = kept.contains(&name.as_str()) || name.starts_with("old.");
             if name.starts_with(prefix) && !is_kept && !name.ends_with(".old") {
                 // another process may have just removed it
-                drop(disk::remove(&self.work.join(name)));
+                drop(fs::remove_file(self.work.join(name)));
             }
         }
         Ok(())
@@ -364,9 +361,9 @@ impl Output {
     fn process(&self, launcher: &str, pid: u32) -> Result<Process> {
         let report = self.report(launcher, pid, "json");
         let bytes =
-            disk::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
+            fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
         // a process that made no step writes none
-        let steps = disk::read_if_there(&self.report(launcher, pid, "steps"));
+        let steps = files::read_if_there(&self.report(launcher, pid, "steps"));
         let steps = steps
             .context("cannot read its number of steps")?
             .unwrap_or_default();
@@ -491,8 +488,8 @@ impl MadeFolder {
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
         let name = path.display();
-        disk::make_folders(path).with_context(|| format!("cannot create folder {name}"))?;
-        let found = disk::canonicalize(path);
+        fs::create_dir_all(path).with_context(|| format!("cannot create folder {name}"))?;
+        let found = fs::canonicalize(path);
         let found = found.with_context(|| format!("cannot find folder {name}"))?;
         // the settings are passed to the program as JSON
         if found.to_str().is_none() {
@@ -505,7 +502,7 @@ impl MadeFolder {
     pub fn remove_unused(&self) {
         for folder in &self.new {
             // another launcher may use the folder by now: then neither it nor its parents are empty
-            if disk::remove_empty_folder(folder).is_err() {
+            if fs::remove_dir(folder).is_err() {
                 return;
             }
         }

@@ -8,10 +8,10 @@
 //! The command's lock is created before any file of the hook. So a folder without that lock and
 //! without the hook's last file was left by a command that was killed while creating it.
 
-use super::disk;
+use super::files;
 use anyhow::{Context, Result};
 use etlink_torch::{HOOK, MARKER};
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ impl HookFolder {
         let mut builder = tempfile::Builder::new();
         // launchers of a whole cluster write into one folder, each under this name
         builder.prefix(PREFIX).rand_bytes(12);
-        let folder = disk::attempt(&std::env::temp_dir()).and_then(|()| builder.tempdir());
+        let folder = builder.tempdir();
         let folder =
             folder.context("cannot create a temporary folder; choose another place with TMPDIR")?;
         // other commands never remove a folder that has all files but no lock
@@ -47,8 +47,8 @@ impl HookFolder {
             let path = folder.path().join(name);
             let written = path
                 .parent()
-                .map_or(Ok(()), disk::make_folders)
-                .and_then(|()| disk::write(&path, text.as_bytes()));
+                .map_or(Ok(()), fs::create_dir_all)
+                .and_then(|()| fs::write(&path, text.as_bytes()));
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
         remove_abandoned(folder.path());
@@ -71,11 +71,11 @@ impl HookFolder {
 /// Locks the folder for this process and all programs that it starts.
 fn hold(folder: &Path) -> std::io::Result<File> {
     let (unnamed, name) = (folder.join("launcher.new"), folder.join(LAUNCHER));
-    disk::write(&unnamed, machine().as_bytes())?;
-    let file = disk::open(&unnamed)?;
+    fs::write(&unnamed, machine().as_bytes())?;
+    let file = fs::File::open(&unnamed)?;
     file.lock_shared()?;
     inherit(&file)?;
-    disk::rename(&unnamed, &name)?;
+    fs::rename(&unnamed, &name)?;
     Ok(file)
 }
 
@@ -102,7 +102,7 @@ fn machine() -> String {
 /// Removes folders that nobody holds; the next command retries those that cannot be removed.
 fn remove_abandoned(own: &Path) {
     let Some(parent) = own.parent() else { return };
-    let Ok(entries) = disk::entries(parent) else {
+    let Ok(entries) = files::entries(parent) else {
         return;
     };
     let folders = entries.iter().filter(|entry| {
@@ -123,7 +123,7 @@ fn remove_abandoned(own: &Path) {
         };
         if is_abandoned && is_own(&folder) {
             removed += 1;
-            drop(disk::remove_folder(&folder));
+            drop(fs::remove_dir_all(&folder));
         }
     }
 }

@@ -6,7 +6,6 @@
 //! So each file gives an interval that contains the offset; all files together give their
 //! intersection.
 
-use super::disk;
 use etlink_torch::{FILE_SYSTEM, HostClock};
 use std::io;
 use std::path::Path;
@@ -65,7 +64,6 @@ struct Probe {
 
 impl Probe {
     fn new(folder: &Path) -> io::Result<Probe> {
-        disk::attempt(folder)?;
         let before = nanoseconds(SystemTime::now())?;
         let file = tempfile::Builder::new().prefix(NAME).tempfile_in(folder)?;
         let after = nanoseconds(SystemTime::now())?;

@@ -1,9 +1,9 @@
 //! Launchers that record into one folder: the file `job` in the work folder.
 
-use super::disk;
 use super::task::JobTask;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use std::fs;
 use std::path::Path;
 
 /// Launchers that came since the work folder was created, including those that have ended.
@@ -49,7 +49,7 @@ impl FolderTask {
 
 impl Launchers {
     pub fn read(path: &Path) -> Result<Launchers> {
-        let bytes = disk::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let read = etlink_json::from_slice(&bytes);
         read.with_context(|| format!("{} is not a list of launchers", path.display()))
     }
@@ -58,7 +58,7 @@ impl Launchers {
         let new = path.with_extension("new");
         let text = serde_json::to_string(self)?;
         // a launcher that is killed here must not leave half of the list to the others
-        let written = disk::write(&new, text.as_bytes()).and_then(|()| disk::rename(&new, path));
+        let written = fs::write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, path));
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 

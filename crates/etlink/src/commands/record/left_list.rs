@@ -2,12 +2,12 @@
 //! next to the reports of its processes. If the command is killed, the next one makes a manifest
 //! from both before removing them.
 
-use super::disk;
-use super::file_names::names;
+use super::files::names;
 use anyhow::{Context, Result};
 use etlink_run::manifest::DRAFT;
 use etlink_torch::{Cycle, Manifest, Process, Rank};
 use serde_json::{Map, Value, json};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Note that explains why this manifest is incomplete.
@@ -21,7 +21,7 @@ fn draft(work: &Path, launcher: &str) -> PathBuf {
 /// Writes what is known before the program starts. The draft matters only if the command is killed.
 pub fn write_draft(work: &Path, launcher: &str, manifest: &Manifest) -> Result<()> {
     let text = serde_json::to_vec(manifest)?;
-    Ok(disk::write(&draft(work, launcher), &text)?)
+    Ok(fs::write(draft(work, launcher), &text)?)
 }
 
 /// Removes the draft, because the manifest is written.
@@ -29,7 +29,7 @@ pub fn remove_draft(work: &Path, launcher: &str) {
     let path = draft(work, launcher);
     if path.exists() {
         // a draft that stays behind is harmless: the manifest exists
-        drop(disk::remove(&path));
+        drop(fs::remove_file(&path));
     }
 }
 
@@ -55,7 +55,7 @@ pub fn manifest(
     processes: Vec<Process>,
 ) -> Result<Option<Value>> {
     let path = draft(work, launcher);
-    let text = disk::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     // a truncated draft counts as empty
     let mut list: Map<String, Value> = etlink_json::from_slice(&text).unwrap_or_default();
     let mut ranks = vec![];

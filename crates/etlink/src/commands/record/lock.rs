@@ -1,8 +1,7 @@
 //! Locks that are released when their process ends. On systems without such locks (Windows, some
 //! network file systems) everything works unlocked.
 
-use super::disk;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -15,7 +14,6 @@ pub struct Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    disk::attempt(path)?;
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -29,7 +27,7 @@ fn open(path: &Path) -> io::Result<File> {
 pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
     let path = folder.join(name);
     loop {
-        disk::make_folders(folder)?;
+        fs::create_dir_all(folder)?;
         let file = match open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,

@@ -2,9 +2,8 @@
 //! the recording.
 
 mod child;
-mod disk;
 mod earlier;
-mod file_names;
+mod files;
 mod finish;
 mod folder;
 mod hook_folder;

@@ -1,11 +1,11 @@
 //! Work on complete traces after the program: compression, and a copy for TensorBoard.
 
-use super::disk;
 use anyhow::{Context, Result};
 use etlink_torch::Process;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rayon::prelude::*;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,25 +34,25 @@ pub fn pack(folder: &Path, processes: &mut [Process]) -> Vec<String> {
 fn pack_file(path: &Path) -> io::Result<()> {
     let packed = with_ending(path, ".gz");
     let temporary = with_ending(path, ".gz.new");
-    let written = write_packed(path, &temporary).and_then(|()| disk::rename(&temporary, &packed));
+    let written = write_packed(path, &temporary).and_then(|()| fs::rename(&temporary, &packed));
     if written.is_err() {
         // a partial file is useless, and may not even exist
-        drop(disk::remove(&temporary));
+        drop(fs::remove_file(&temporary));
         return written;
     }
-    let removed = disk::remove(path);
+    let removed = fs::remove_file(path);
     if removed.is_err() {
         // one trace under two names would count as two
-        drop(disk::remove(&packed));
+        drop(fs::remove_file(&packed));
     }
     removed
 }
 
 fn write_packed(plain: &Path, packed: &Path) -> io::Result<()> {
-    let mut encoder = GzEncoder::new(disk::create(packed)?, Compression::default());
-    io::copy(&mut disk::open(plain)?, &mut encoder)?;
+    let mut encoder = GzEncoder::new(fs::File::create(packed)?, Compression::default());
+    io::copy(&mut fs::File::open(plain)?, &mut encoder)?;
     // the plain file is removed next, so the compressed one has to be on the disk first
-    disk::sync(&encoder.finish()?, packed)
+    encoder.finish()?.sync_all()
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {
@@ -87,14 +87,14 @@ pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<
 
 fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
     // avoid copying gigabytes if both folders are on one file system
-    if disk::link(source, target).is_ok() {
+    if fs::hard_link(source, target).is_ok() {
         return Ok(());
     }
     // the plugin lists the folder while we write, and ignores names with this ending
     let temporary = with_ending(target, ".new");
-    let copied = disk::copy(source, &temporary).and_then(|()| disk::rename(&temporary, target));
+    let copied = fs::copy(source, &temporary).and_then(|_| fs::rename(&temporary, target));
     if copied.is_err() {
-        drop(disk::remove(&temporary));
+        drop(fs::remove_file(&temporary));
     }
     copied
 }

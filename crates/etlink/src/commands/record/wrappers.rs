@@ -4,10 +4,11 @@
 //! The real program is looked up when the name is started, not when the recording begins: `conda
 //! activate` in the script may change PATH in between, after our folder.
 
-use super::disk;
+use super::files;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -26,7 +27,7 @@ pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
-    disk::make_folders(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     if !can_start_scripts(&folder) {
         return Ok(path.to_owned());
     }
@@ -44,7 +45,7 @@ fn python_programs(path: &OsStr) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for folder in std::env::split_paths(path) {
         // Entries that are not folders are common, and no shell complains about them.
-        for entry in disk::entries(&folder).unwrap_or_default() {
+        for entry in files::entries(&folder).unwrap_or_default() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if starts_python(&name) && is_executable(&entry.path()) {
@@ -65,8 +66,7 @@ fn starts_python(name: &str) -> bool {
 /// without that right; wrappers there would end the script as it starts Python.
 fn can_start_scripts(folder: &Path) -> bool {
     let probe = folder.join("etlink-probe");
-    let written =
-        disk::write(&probe, b"#!/bin/sh\nexit 0\n").and_then(|()| make_executable(&probe));
+    let written = fs::write(&probe, b"#!/bin/sh\nexit 0\n").and_then(|()| make_executable(&probe));
     let started = written.and_then(|()| start_probe(&probe));
     started.is_ok_and(|status| status.success())
 }
@@ -119,7 +119,7 @@ fn write_wrapper(wrapper: &Path, hook: &Path, name: &str) -> std::io::Result<()>
         echo \"{name}: not found\" >&2\n\
         exit 127\n"
     );
-    disk::write(wrapper, text.as_bytes())?;
+    fs::write(wrapper, text.as_bytes())?;
     make_executable(wrapper)
 }
 
