@@ -28,6 +28,7 @@ mod findings;
 mod flight;
 mod generate;
 mod graph;
+mod gpu;
 mod grouping;
 mod inspector;
 mod json;

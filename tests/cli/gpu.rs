@@ -1,0 +1,114 @@
+//! Recordings of one GPU (`testdata/gpu`), and the true step times in `truth.json`.
+
+use crate::tool::{Tool, pairs};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Recordings whose device sets the pace, also while it is recorded.
+const DEVICE_BOUND: [&str; 6] = [
+    "compile-base",
+    "contention-both",
+    "contention-sequential",
+    "gemm-base",
+    "lm-large",
+    "ops-sweep",
+];
+
+fn gpu() -> PathBuf {
+    pairs().with_file_name("gpu")
+}
+
+fn sum(counts: &Value) -> u64 {
+    let counts = counts.as_object().into_iter().flatten();
+    counts.filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+/// Returns the step time of a recorded program without a profiler, in ns.
+fn true_step_ns(recording: &str) -> f64 {
+    let text = std::fs::read_to_string(gpu().join("truth.json")).expect("the true times");
+    let truth: Value = serde_json::from_str(&text).expect("JSON");
+    let runs = truth["runs"].as_array().expect("a list");
+    let run = runs.iter().find(|run| run["recording"] == recording);
+    let step = run.and_then(|run| run["back_to_back_step_ns"].as_f64());
+    step.unwrap_or_else(|| panic!("{recording} has no true time"))
+}
+
+#[test]
+fn all_gpu_recordings_link_completely_and_pass_the_check() {
+    let tool = Tool::new();
+    let line = format!("merge {} -o out --json", gpu().display());
+    let document = tool.run(&line).exits(0).json();
+    let ranks = document["ranks"].as_array().expect("ranks");
+    assert_eq!(ranks.len(), 26);
+    for rank in ranks {
+        let (case, report) = (&rank["run"], &rank["report"]);
+        if !rank["host"].is_null() {
+            assert_eq!(sum(&report["matched"]), report["cpu_ops"], "{case}");
+        }
+        assert_eq!(sum(&report["unmatched"]), 0, "{case}");
+        // Only rows launched before the window have no launch.
+        let before = report["no_launch"]["before_window"].as_u64().unwrap_or(0);
+        assert_eq!(sum(&report["no_launch"]), before, "{case}");
+        let launched = report["launched"].as_u64().expect("a count");
+        assert_eq!(launched + before, report["device_rows"], "{case}");
+        let harmless = |anomaly: &Value| anomaly["severity"] == "info";
+        let anomalies = report["anomalies"].as_array().expect("a list");
+        assert!(anomalies.iter().all(harmless), "{case}: {anomalies:?}");
+        assert_eq!(report["two_runs"], false, "{case}");
+        match case.as_str() {
+            Some("graphs-changed") => assert_eq!(report["graph_rows"], launched),
+            Some("nccl") => assert_eq!(report["nodes"]["collective"], 15),
+            _ => {}
+        }
+    }
+    for run in document["runs"].as_array().expect("runs") {
+        for clock in run["clocks"].as_array().expect("clocks") {
+            assert_eq!(clock["contradicted"], false, "{}", run["run"]);
+        }
+        if run["run"] == "recorder-gloo2" {
+            assert_eq!(
+                (&run["collectives"], &run["unmatched"]),
+                (&16.into(), &0.into())
+            );
+        }
+    }
+    tool.run("check out").exits(0);
+}
+
+#[test]
+fn collectives_of_nccl_have_the_bytes_of_all_gradients() {
+    let line = format!("analyze {} --json", gpu().join("nccl").display());
+    let document = Tool::new().run(&line).exits(0).json();
+    let collectives = &document["runs"][0]["ranks"][0]["collectives"];
+    assert_eq!(collectives.as_array().map(Vec::len), Some(1));
+    assert_eq!(collectives[0]["kind"], "all_reduce");
+    // Three steps of 41,977,856 parameters in float32.
+    assert_eq!(collectives[0]["bytes"], 3 * 4 * 41_977_856);
+    assert_eq!(collectives[0]["without_size"], 0);
+}
+
+#[test]
+fn steps_of_device_bound_programs_take_as_long_as_without_a_profiler() {
+    for case in DEVICE_BOUND {
+        let tool = Tool::new();
+        let folder = gpu().join(case).display().to_string();
+        let analyzed = tool
+            .run(&format!("analyze {folder} --json"))
+            .exits(0)
+            .json();
+        let found = tool
+            .run(&format!("findings {folder} --json"))
+            .exits(0)
+            .json();
+        let used = &analyzed["runs"][0]["ranks"][0]["utilization"][0];
+        let ns = |document: &Value, key: &str| document[key].as_f64().expect("a time");
+        let lengths = [
+            ns(used, "window_ns") - ns(used, "before_recording_ns"),
+            ns(&found["runs"][0], "window_ns"),
+        ];
+        for length_ns in lengths {
+            let error = length_ns / ns(used, "steps") / true_step_ns(case) - 1.0;
+            assert!(error.abs() < 0.03, "{case}: {error}");
+        }
+    }
+}
