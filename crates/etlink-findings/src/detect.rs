@@ -7,6 +7,7 @@ pub(crate) mod host_waits;
 pub(crate) mod launches;
 pub(crate) mod names;
 pub(crate) mod profiler;
+pub(crate) mod recomputation;
 pub(crate) mod spans;
 pub(crate) mod start_up;
 pub(crate) mod steps;

@@ -1,7 +1,9 @@
 //! The kinds of causes as one table, each with its detector and remedy.
 
 use crate::candidate::CauseCandidate;
-use crate::detect::{communication, device, host, launches, profiler, start_up, steps, syncs};
+use crate::detect::{
+    communication, device, host, launches, profiler, recomputation, start_up, steps, syncs,
+};
 use crate::kind::CauseKind;
 use crate::view::RankView;
 
@@ -196,7 +198,7 @@ pub const KINDS: [KindRule; 24] = [
     ),
     stated(
         CauseKind::Recomputation,
-        host::recomputation,
+        recomputation::recomputation,
         "Checkpoint fewer layers if memory allows",
     ),
     probable(

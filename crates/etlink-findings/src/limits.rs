@@ -7,6 +7,10 @@ pub(crate) const MOST_FINDINGS: usize = 7;
 /// of one program differ by as much.
 pub(crate) const LEAST_GAIN: f64 = 0.02;
 
+/// Smallest gain of a kernel that is named although it gains less than a finding, as a share of the
+/// window: below it, a faster kernel changes nothing.
+pub(crate) const LEAST_KERNEL_GAIN: f64 = 0.005;
+
 /// Share of the ranks' windows above which communication is reported even if its gain is small.
 pub(crate) const MUCH_COMMUNICATION: f64 = 0.2;
 

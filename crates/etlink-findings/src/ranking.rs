@@ -7,8 +7,8 @@ use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFin
 use crate::kind::CauseKind;
 use crate::kinds::HOST_WORK_AT_LINE;
 use crate::limits::{
-    EXPLAINS, LEAST_GAIN, LONG_CAUSE, MOST_FINDINGS, MOST_OF_A_KIND, MUCH_COMMUNICATION, SAME_TIME,
-    SMALL_MESSAGE,
+    EXPLAINS, LEAST_GAIN, LEAST_KERNEL_GAIN, LONG_CAUSE, MOST_FINDINGS, MOST_OF_A_KIND,
+    MUCH_COMMUNICATION, SAME_TIME, SMALL_MESSAGE,
 };
 use crate::overlap::CauseNodes;
 use crate::ranks::rank_candidates;
@@ -177,7 +177,10 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
         }
         if gain_ns >= least_ns {
             replayed.push(one);
-        } else if is_kernel && kernel.as_ref().is_none_or(|most| one.lasts_longer(most)) {
+        } else if is_kernel
+            && replays.share(gain_ns) >= LEAST_KERNEL_GAIN
+            && kernel.as_ref().is_none_or(|most| one.lasts_longer(most))
+        {
             kernel = Some(one);
         }
     }

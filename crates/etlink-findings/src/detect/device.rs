@@ -30,6 +30,11 @@ const LONG_KERNEL_NS: i64 = 20_000;
 /// little.
 const LEAST_CHAIN: usize = 3;
 
+/// Share of an elementwise kernel's time that its arithmetic takes; fusion saves the rest, which
+/// reads and writes memory. `torch.compile` made one kernel of 60 of 37 us (H200, `tanh`, `sigmoid`,
+/// products and sums of float32); it took 170 us.
+const ARITHMETIC: f64 = 0.06;
+
 /// Longest gap in a chain, in ns: an op is launched in 5 to 50 us, so after a longer gap the
 /// program does something else.
 const LONGEST_CHAIN_GAP_NS: i64 = 200_000;
@@ -226,21 +231,30 @@ fn is_elementwise(view: &RankView<'_>, row: usize) -> bool {
 }
 
 /// Fuses a chain into its longest kernel: elementwise kernels are memory-bound, and fusion avoids
-/// the reads and writes between them.
+/// the reads and writes between them. The fused kernel still reads the first input, writes the last
+/// output, and computes.
 fn fuse_chain(
     view: &RankView<'_>,
     chain: &[usize],
     group: &mut RowGroup,
     removed: &mut Vec<usize>,
 ) {
-    let longest = chain.iter().max_by_key(|row| view.row_ns(**row));
+    let Some(longest) = chain.iter().max_by_key(|row| view.row_ns(**row)) else {
+        return;
+    };
+    let mut others_ns = 0i64;
     for row in chain {
         group.note(view, *row);
-        // The fused kernel still reads the first input and writes the last output.
-        if longest != Some(row) {
+        if longest != row {
+            others_ns = others_ns.saturating_add(view.row_ns(*row));
             view.remove_row(*row, &mut group.edits);
             removed.push(*row);
         }
+    }
+    if let Some(node) = view.row_node[*longest].get() {
+        let longest_ns = view.row_ns(*longest).max(1) as f64;
+        let factor = 1.0 + ARITHMETIC * others_ns as f64 / longest_ns;
+        group.edits.scaled.push((node, factor));
     }
 }
 

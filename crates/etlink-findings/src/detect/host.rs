@@ -19,13 +19,6 @@ use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::collections::BTreeMap;
 
-/// Name of the ranges in which checkpointed layers are recomputed: `torch/utils/checkpoint.py`.
-const CHECKPOINT_NAME: &str = "CheckpointFunctionBackward";
-
-/// Name prefix of the range of a backward node that the engine runs, from
-/// `torch/csrc/autograd/function.h`.
-const ENGINE_NAME: &str = "autograd::engine::evaluate_function";
-
 /// Finds ranges that fetch input; only outermost ranges count.
 pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut by_name: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
@@ -56,8 +49,8 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
 
 /// Spans of threads with a common cause.
 #[derive(Default)]
-struct SpanGroup<'t> {
-    edits: GraphEdits,
+pub(super) struct SpanGroup<'t> {
+    pub(super) edits: GraphEdits,
     times: Vec<i64>,
     longest: Option<HostSpan>,
     lines: PythonLines,
@@ -97,7 +90,7 @@ impl<'t> SpanGroup<'t> {
         self.note(span);
     }
 
-    fn note(&mut self, span: HostSpan) {
+    pub(super) fn note(&mut self, span: HostSpan) {
         let length = span.end.saturating_sub(span.start);
         self.times.push(length);
         self.lines.add_span(span);
@@ -139,7 +132,7 @@ impl<'t> SpanGroup<'t> {
     }
 }
 
-fn groups_as_candidates(
+pub(super) fn groups_as_candidates(
     view: &RankView<'_>,
     kind: CauseKind,
     groups: BTreeMap<&str, SpanGroup<'_>>,
@@ -365,77 +358,4 @@ fn work_name<'t>(view: &RankView<'t>, node: NodeIdx) -> Option<&'t str> {
         .thread()
         .is_some_and(|thread| view.thread_work.is_program(thread));
     Some(outermost.unwrap_or(if is_program { "" } else { ANOTHER_THREAD }))
-}
-
-/// Finds forward work of checkpointed layers within the backward pass.
-pub(crate) fn recomputation(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut groups: BTreeMap<&str, SpanGroup<'_>> = BTreeMap::new();
-    for (checkpoint, backward) in checkpoint_parts(view) {
-        let whole = view.op_span(checkpoint);
-        let mut device_ns = 0;
-        let group = groups.entry("").or_default();
-        for span in forward_parts(whole, &backward) {
-            // The device repeats the work too: remove both.
-            view.remove_span(span, &mut group.edits);
-            for launched in view.launched_in(span) {
-                view.remove_row(launched.row, &mut group.edits);
-                device_ns = view.row_ns(launched.row).saturating_add(device_ns);
-            }
-        }
-        group.note(HostSpan {
-            end: whole.start.saturating_add(device_ns),
-            ..whole
-        });
-    }
-    groups_as_candidates(view, CauseKind::Recomputation, groups)
-}
-
-/// Returns the backward range of each checkpoint, with the engine's ranges inside it. O(ops).
-///
-/// A nested checkpoint counts separately if the engine of the outer one runs it: its recomputation
-/// is not part of the outer one's. Otherwise it counts as part of the outer one.
-fn checkpoint_parts(view: &RankView<'_>) -> BTreeMap<OpIdx, Vec<HostSpan>> {
-    let mut parts: BTreeMap<OpIdx, Vec<HostSpan>> = BTreeMap::new();
-    // For each op: the checkpoint whose forward work contains the op.
-    let mut inside: Vec<OpIdx> = Vec::with_capacity(view.trace.op_parent.len());
-    for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
-        // Ops are in order of their starts, so parents come before their children.
-        let around = inside.get(parent.index()).copied().unwrap_or(OpIdx::NONE);
-        let name = view.op_name(op);
-        let own = if name == CHECKPOINT_NAME && around.get().is_none() {
-            // The engine's own range has this name too, after its prefix.
-            parts.insert(op, vec![]);
-            op
-        } else if name.starts_with(ENGINE_NAME) {
-            // The reentrant checkpoint runs the engine within its own backward, which is necessary
-            // work.
-            if let Some(backward) = parts.get_mut(&around) {
-                backward.push(view.op_span(op));
-            }
-            OpIdx::NONE
-        } else {
-            around
-        };
-        inside.push(own);
-    }
-    parts
-}
-
-/// Returns the parts of a checkpoint's backward before and between the engine's nodes inside it.
-fn forward_parts(whole: HostSpan, backward: &[HostSpan]) -> Vec<HostSpan> {
-    let mut parts = vec![];
-    let mut begin = whole.start;
-    for span in backward {
-        parts.push(HostSpan {
-            start: begin,
-            end: span.start,
-            ..whole
-        });
-        begin = begin.max(span.end);
-    }
-    parts.push(HostSpan {
-        start: begin,
-        ..whole
-    });
-    parts
 }
