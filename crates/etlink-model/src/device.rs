@@ -8,6 +8,7 @@ pub(crate) mod assembler;
 pub(crate) mod details;
 pub(crate) mod keep_events;
 pub(crate) mod recorder;
+pub(crate) mod retime;
 pub(crate) mod row_sanity;
 mod time_order;
 

@@ -33,6 +33,7 @@ pub use device::assembler::DeviceTraceAssembler;
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::keep_events::KeepEvents;
 pub use device::recorder::TraceRecorder;
+pub use device::retime::TimeMap;
 pub use device::row_sanity::{ALL_TIME, RowSanity};
 pub use device::{
     AuxiliaryEvent, AuxiliaryEvents, AuxiliaryKind, CounterRange, CounterRanges, CpuOp, CpuOps,

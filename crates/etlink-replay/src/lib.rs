@@ -25,6 +25,7 @@ mod labels;
 mod linked;
 mod path;
 mod range;
+mod recording_overhead;
 mod run;
 mod scale;
 mod slack;
@@ -63,6 +64,7 @@ pub use path::{
     critical_path, work_makespan,
 };
 pub use range::{AnswerRange, answer_range};
+pub use recording_overhead::{NoOverhead, RecordingOverhead, recording_cost, without_overhead};
 pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use slack::node_slack;

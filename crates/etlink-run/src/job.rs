@@ -13,6 +13,7 @@ use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
 use crate::merged::read_merged;
 use crate::output::{OutputError, OutputFormat, Piece, Target};
+use crate::overhead::{OverheadRemoval, overhead_note, slow_host_note};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
@@ -29,6 +30,7 @@ use etlink_kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
 use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs};
+use etlink_replay::without_overhead;
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -64,6 +66,8 @@ pub struct LinkJob {
     pub steps_by: Option<StepPattern>,
     /// Part of the traces to read; `None` for all.
     pub slice: Option<TraceSlice>,
+    /// Removal of the overhead of recording from host times; `None` to leave times as recorded.
+    pub overhead: Option<OverheadRemoval>,
     /// Number of reading threads.
     pub threads: usize,
     /// True to refuse damaged traces.
@@ -95,6 +99,7 @@ impl LinkJob {
             keep: KeepEvents::Graph,
             steps_by: None,
             slice: None,
+            overhead: None,
             threads,
             strict: false,
             allow_mismatch: false,
@@ -414,8 +419,7 @@ fn read_and_link(
         output: 0,
     };
     progress.phase("linking");
-    let linked = etlink_link::link(host, device, options);
-    let mut trace = linked.map_err(|source| link_error(job, source))?;
+    let mut trace = link_traces(job, host, device, options)?;
     trace.report.notes.extend(notes);
     trace.report.notes.extend(job.manifest.cost.clone());
     trace.report.notes.extend(step_note);
@@ -520,7 +524,39 @@ pub fn link_read(
         None => None,
     };
     check_memory(job, host.as_ref(), &device, progress)?;
-    etlink_link::link(host, device, job.options()).map_err(|source| link_error(job, source))
+    link_traces(job, host, device, job.options())
+}
+
+/// Links traces that have been read, without the overhead of recording if this is asked for.
+fn link_traces(
+    job: &LinkJob,
+    host: Option<HostTrace>,
+    device: DeviceTrace,
+    options: LinkOptions,
+) -> Result<LinkedTrace, RunError> {
+    let link = |host, device| {
+        etlink_link::link(host, device, options).map_err(|source| link_error(job, source))
+    };
+    let Some(removal) = job.overhead else {
+        let mut trace = link(host, device)?;
+        trace.report.notes.extend(slow_host_note(&trace));
+        return Ok(trace);
+    };
+    let recorded = link(host.clone(), device)?;
+    let known = removal.known_step(&job.manifest);
+    match without_overhead(&recorded, known) {
+        Ok((device, overhead)) => {
+            let mut trace = link(host, device)?;
+            trace.report.notes.push(overhead_note(&overhead));
+            Ok(trace)
+        }
+        Err(reason) => {
+            let mut trace = recorded;
+            let note = format!("times are as recorded, with the overhead of recording: {reason}");
+            trace.report.notes.push(note);
+            Ok(trace)
+        }
+    }
 }
 
 /// Returns true if `--strict` refuses a trace with this report.

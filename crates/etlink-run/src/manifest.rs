@@ -7,6 +7,7 @@ use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{JobPart, ManifestEntry, RankFiles};
 use crate::storage;
 use crate::text::first_ranks;
+use etlink_model::DurationNs;
 use etlink_torch::{ApartCycles, Cycle, ManifestContents, Rank, apart_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -34,6 +35,13 @@ const SAME_MACHINE_NS: i64 = 1_000_000;
 /// The profiler alone slows host-bound steps down by 1.05 to 1.5 times; the execution trace
 /// observer, by 6 to 11 times.
 const SLOW: f64 = 1.5;
+
+/// Returns the median length of a rank's steps that were not recorded.
+fn plain_step(rank: &Rank) -> Option<DurationNs> {
+    let times = rank.process.step_times?;
+    let step = i64::try_from(times.plain_ns).ok()?;
+    (step > 0).then_some(DurationNs(step))
+}
 
 /// Manifest for a folder of traces.
 pub struct RunManifest {
@@ -102,6 +110,7 @@ impl ManifestEntry {
         ManifestEntry {
             is_interleaved: listed.interleaved.contains(&rank),
             cost: listed.cost(),
+            plain_step: listed.plain_step(rank),
             ..ManifestEntry::default()
         }
     }
@@ -207,6 +216,7 @@ impl RunManifest {
                     .rank
                     .is_some_and(|rank| self.interleaved.contains(&rank)),
                 cost: None,
+                plain_step: plain_step(rank),
             };
         }
         let name = self.path.display();
@@ -257,6 +267,11 @@ impl RunManifest {
             ));
         }
         notes
+    }
+
+    /// Returns the median length of a rank's steps that were not recorded.
+    fn plain_step(&self, rank: i64) -> Option<DurationNs> {
+        plain_step(self.listed_ranks().get(&rank)?)
     }
 
     /// Returns a note on the overhead of recording if it is large, with a remedy.

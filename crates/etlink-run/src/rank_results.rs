@@ -145,6 +145,7 @@ pub(crate) fn cache_settings(runs: &RunSet, work: &RankJob) -> Option<Vec<(Strin
         ("only traces", how.traces_only.to_string()),
         ("steps by", format!("{:?}", how.steps_by)),
         ("slice", format!("{:?}", how.slice)),
+        ("overhead", format!("{:?}", how.overhead)),
         ("strict", how.strict.to_string()),
         ("mismatch", how.allow_mismatch.to_string()),
         ("tensor edges", format!("{:?}", how.tensor_deps)),

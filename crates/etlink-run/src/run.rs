@@ -24,6 +24,7 @@ use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
+use crate::overhead::OverheadRemoval;
 use crate::prepared::PrepareError;
 use crate::read_cache::ReadCache;
 use crate::shard::Shard;
@@ -211,6 +212,8 @@ pub struct RunOptions {
     pub steps_by: Option<StepPattern>,
     /// Part of each trace to read; `None` for all.
     pub slice: Option<TraceSlice>,
+    /// Removal of the overhead of recording from host times; `None` to leave times as recorded.
+    pub overhead: Option<OverheadRemoval>,
     /// True to refuse damaged traces, and pairs of two runs.
     pub strict: bool,
     /// True to link traces that seem not to belong together, and to include them in the run.
@@ -240,6 +243,7 @@ impl Default for RunOptions {
             work: RankOperation::default(),
             steps_by: None,
             slice: None,
+            overhead: None,
             strict: false,
             allow_mismatch: false,
             align: true,
@@ -820,6 +824,7 @@ impl<'s> RankEntry<'s> {
             keep: options.keep,
             steps_by: options.steps_by.clone(),
             slice: self.slice(),
+            overhead: options.overhead,
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

@@ -6,6 +6,7 @@ use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
 use crate::text::file_name;
+use etlink_model::DurationNs;
 use etlink_torch::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -308,4 +309,6 @@ pub struct ManifestEntry {
     /// Note on the overhead of recording, for a trace that is given alone, where no other note
     /// states it.
     pub cost: Option<String>,
+    /// Median length of steps that were not recorded, ns.
+    pub plain_step: Option<DurationNs>,
 }

@@ -251,7 +251,7 @@ fn decimal(time: DurationNs) -> String {
 }
 
 /// Parses a time such as `1.5s` to exact ns.
-fn parse_time(text: &str) -> Result<DurationNs, SliceSyntax> {
+pub(crate) fn parse_time(text: &str) -> Result<DurationNs, SliceSyntax> {
     // longest unit first: `ms` ends in `s`
     const UNITS: [(&str, u32); 4] = [("ns", 0), ("us", 3), ("ms", 6), ("s", 9)];
     let unit = UNITS.into_iter().find_map(|(unit, digits)| {

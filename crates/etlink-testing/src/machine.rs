@@ -85,6 +85,10 @@ pub struct MachineOptions {
     pub device_ahead: i64,
     /// Growth of that lead per second, in nanoseconds.
     pub device_drift: i64,
+    /// Time that a profiler takes before the start of each op, in nanoseconds.
+    pub cost_before_op: i64,
+    /// Time that a profiler takes at the end of each op, in nanoseconds.
+    pub cost_at_end: i64,
 }
 
 impl MachineOptions {
@@ -201,8 +205,10 @@ impl Machine {
         match instruction {
             MachineInstruction::Host(us) => self.now += self.change.host(us * 1_000),
             MachineInstruction::Op(name, body) => {
+                self.now += self.options.cost_before_op;
                 let begun = self.now;
                 self.run_all(body);
+                self.now += self.options.cost_at_end;
                 self.trace.op(self.thread, name, begun, self.now);
             }
             MachineInstruction::Step(number, body) => {

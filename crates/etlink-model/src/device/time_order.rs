@@ -1,10 +1,12 @@
 //! Sorts the tables of a device trace by time.
 
-use crate::{DeviceTrace, DurationNs, EventDetails, RecordedDetails, TimeNs};
+use crate::{DeviceTrace, DurationNs, EventDetails, OpIdx, RecordedDetails, TimeNs};
 
 impl DeviceTrace {
     /// Sorts all tables by start, longer rows first, then in their previous order: a parent comes
-    /// before its children. Returns `None` if a table is too long for its row numbers. O(n log n).
+    /// before its children. Row numbers of steps and graph
+    /// dependencies follow. Returns `None` if a
+    /// table is too long for its row numbers. O(n log n).
     pub fn sort_by_time(&mut self) -> Option<()> {
         // Taken out, so that a table and its details can be borrowed at once.
         let mut details = self.details.take();
@@ -16,12 +18,21 @@ impl DeviceTrace {
         };
         let order = rows_by_time(&self.ops.start, &self.ops.duration)?;
         self.ops.reorder(&order);
+        if let Some(steps) = &mut self.marked_steps {
+            let mut place = vec![OpIdx::NONE; order.len()];
+            for (new, old) in order.iter().enumerate() {
+                place[*old as usize] = OpIdx::new(new);
+            }
+            for step in steps {
+                step.op = place[step.op.index()];
+            }
+        }
         reorder(|details| &mut details.ops, &order);
         let order = rows_by_time(&self.calls.start, &self.calls.duration)?;
         self.calls.reorder(&order);
         reorder(|details| &mut details.calls, &order);
         let order = rows_by_time(&self.rows.start, &self.rows.duration)?;
-        self.rows.reorder(&order);
+        self.keep_rows(&order);
         reorder(|details| &mut details.rows, &order);
         let order = rows_by_time(&self.syncs.start, &self.syncs.duration)?;
         self.syncs.reorder(&order);

@@ -16,6 +16,7 @@ mod handoffs;
 mod mutations;
 mod overlap;
 mod path;
+mod recording_overhead;
 
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_replay::{

@@ -4,7 +4,7 @@ use crate::commands::ReportForm;
 use bytesize::ByteSize;
 use clap::Args;
 use etlink_run::shard::Shard;
-use etlink_run::{ReadCache, RunOptions, StepPattern, TraceSlice};
+use etlink_run::{OverheadRemoval, ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -91,6 +91,19 @@ impl SliceArgs {
     }
 }
 
+/// Overhead of recording.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OverheadArgs {
+    /// Remove the overhead of recording from host times; STEP: a step's time without recording
+    ///
+    /// Profilers lengthen each op by some microseconds, so that a host seems slower than it is and
+    /// devices seem idle. Host times are shortened until steps take STEP, such as 25.9ms. `auto`, or
+    /// no value: the time of other steps in the manifest of `etlink record`, else an estimate from
+    /// ops that do no work. Device rows keep their durations.
+    #[arg(long, value_name = "STEP", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub remove_overhead: Option<OverheadRemoval>,
+}
+
 /// Options of reading and linking traces.
 #[derive(Clone, Debug, Args)]
 pub struct ReadingArgs {
@@ -104,6 +117,8 @@ pub struct ReadingArgs {
     pub cache: CacheArgs,
     #[command(flatten)]
     pub slice: SliceArgs,
+    #[command(flatten)]
+    pub overhead: OverheadArgs,
 }
 
 /// Ranks to read.
@@ -225,6 +240,7 @@ impl ReadingArgs {
             allow_mismatch: self.mismatch.allow_mismatch,
             cache: self.cache.open(),
             slice: self.slice.slice(),
+            overhead: self.overhead.remove_overhead,
             ..RunOptions::default()
         })
     }
