@@ -187,7 +187,7 @@ fn a_step_that_is_slower_by_more_than_steps_vary_is_real() {
             &json["step"]["verdict"],
             &json["step"]["steps"]
         ),
-        (&json!([200_000, 300_000]), &json!("real"), &json!([4, 4]))
+        (&json!([207_500, 307_500]), &json!("real"), &json!([4, 4]))
     );
     let gemm = json!({"class": "computation", "name": "gemm", "counts": [1.0, 1.0],
         "times_ns": [100_000, 150_000], "cost_ns": 50_000});
