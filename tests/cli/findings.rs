@@ -140,10 +140,10 @@ fn figures_of_a_folder_begin_with_its_findings() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", rank_of_two(0, 1).kineto());
     tool.file("run/kineto_trace_1.json", rank_of_two(1, 4).kineto());
-    let finding =
-        "of the replayed step (3.00 ms of 5.00 ms): rank 1 delays the other ranks: `gemm`";
+    let finding = "of the step (3.00 ms of 5.00 ms): rank 1 delays the other ranks: `gemm`";
     let text = tool.run("findings run").exits(0);
-    text.says("shares refer to 5.000 ms").says(finding);
+    text.says("shares refer to the step, 5.000 ms")
+        .says(finding);
     tool.run("analyze run").exits(0).says(finding);
     let said = tool.run("analyze run --json").exits(0).runs();
     let found = &said[0]["findings"];

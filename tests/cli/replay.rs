@@ -503,7 +503,8 @@ fn a_what_if_says_what_it_is_compared_with() {
     assert_eq!(times, [Some(109_000), Some(59_000), Some(-50_000)]);
     tool.shell(&format!("$ETLINK {question}"))
         .exits(0)
-        .says("without changes, to the end of the last work");
+        .says("109.000 us -> 59.000 us")
+        .says("replayed, the whole recording");
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn one_trace_or_a_folder_becomes_one_page() {
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
         page.contains(
-            "4 ranks on the CPU: the traces have no device rows; a step takes 28.26 ms (median of \
-                2 steps, from the last rank's start to the last rank's end)"
+            "4 ranks on the CPU: the traces have no device rows; a step takes 28.28 ms (mean of \
+                2 steps, from the last rank's begin to the last rank's end)"
         ),
         "without script, the sentence is there"
     );
@@ -216,7 +216,7 @@ fn a_step_of_ranks_is_from_the_last_begin_to_the_last_end() {
     }
     tool.run("report run -o run.html").exits(0);
     let page = String::from_utf8(tool.read("run.html")).expect("text");
-    let sentence = "a step takes 300.0 µs (median of 3 steps, from the last rank's start to the \
+    let sentence = "a step takes 273.3 µs (mean of 3 steps, from the last rank's begin to the \
                     last rank's end)";
     assert!(page.contains(sentence));
 }
@@ -298,7 +298,7 @@ fn a_page_of_two_runs_says_what_changed() {
     let json = said.json();
     let diff = tool.run(&format!("diff {two}")).exits(0).stdout;
     let sentence = json["compared"][0].as_str().expect("a sentence");
-    assert!(sentence.starts_with("step 31.428 ms -> 27.589 ms"));
+    assert!(sentence.starts_with("mean step 31.448 ms -> 27.617 ms"));
     assert!(diff.starts_with(sentence), "{diff}");
     tool.run(&format!("report {two} -o page.html --overwrite"))
         .exits(0)

@@ -159,17 +159,6 @@ tables! {
     memory_timeline: MemoryPoint,
 }
 
-/// Computes only the steps of a rank, as in [`RankAnalysis::steps`]. O(rows log rows).
-pub fn analyze_steps(trace: &LinkedTrace, rules: &KernelRules) -> Vec<StepTime> {
-    steps_of_rows(&ClassifiedRows::new(trace, rules))
-}
-
-fn steps_of_rows(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
-    let mut steps = steps::step_times(rows);
-    utilization::add_time_before(rows, &mut steps);
-    steps
-}
-
 /// Returns the window of each device's utilization, by the clock of the device.
 fn windows_by_device_clock(
     rows: &ClassifiedRows<'_>,
@@ -194,7 +183,7 @@ pub fn analyze(trace: &LinkedTrace, rules: &KernelRules, options: &Options) -> R
     let rows = ClassifiedRows::new(trace, rules);
     let (memory, points) = memory::memory_use(&trace.device, options.memory_timeline);
     // Computed first: the rates below divide by the windows of its devices.
-    let steps = steps_of_rows(&rows);
+    let steps = steps::step_times(&rows);
     let counted = CountedWork::from_steps(trace, &steps);
     let utilization = utilization::utilizations(&rows, &steps);
     let outside = outside_work::outside_rows(&rows, &counted, &steps);

@@ -1,7 +1,6 @@
 //! Splits device time by activity.
 //!
-//! The *window* of a device is the one of its utilization: the steps, or the recording, plus the
-//! counted work after the last step. Only rows that count are used: see
+//! The *window* of a device is the one of its utilization: the steps, or the recording. Only rows that count are used: see
 //! [`CountedWork`](crate::CountedWork). Each instant of the window belongs to the first state in
 //! this list that applies: computation runs; communication runs; a copy or memset runs; work that
 //! does not count runs, or work from before the recording is awaited; a row that is no work (such
@@ -109,8 +108,8 @@ impl DeviceTime {
         ]
     }
 
-    /// Computes the times of `some` rows, sorted by start. They are taken over `window`, extended
-    /// to the end of the last row; without a window, from the first row's start. O(rows).
+    /// Computes the times of `some` rows, sorted by start, over `window`; without a window, from the
+    /// first row's start to the last row's end. O(rows).
     pub(crate) fn from_rows(
         rows: &ClassifiedRows<'_>,
         some: Vec<usize>,
@@ -119,10 +118,9 @@ impl DeviceTime {
     ) -> DeviceTime {
         let spans = some.iter().map(|row| rows.span(*row));
         let extent = spans.reduce(|all, one| (all.0, all.1.max(one.1)));
-        let Some((start, end)) = window.or(extent) else {
+        let Some(window) = window.or(extent) else {
             return DeviceTime::default();
         };
-        let window = (start, extent.map_or(end, |(_, last)| last.max(end)));
         let sets = work_sets(rows, some.into_iter(), window);
         DeviceTime::from_sets(window, sets, outside)
     }

@@ -11,26 +11,26 @@
 //! waits for devices are separate. Step times with their spread, classes, and utilization come from
 //! the linked traces of both runs.
 
-mod common_steps;
 mod fail_rule;
+mod incomplete_steps;
 mod likeness;
 mod parts;
 mod step_change;
 mod tree_change;
 
-pub use common_steps::IncompleteStep;
 pub use fail_rule::{FailRule, FailRuleError};
+pub use incomplete_steps::IncompleteStep;
 pub use likeness::RunLikeness;
 pub use parts::PartChange;
 pub use step_change::{ChangeVerdict, StepChange};
 pub use tree_change::{TreeChange, tree_changes};
 
 use crate::analysis::RankAnalysis;
-use crate::diff::common_steps::CommonSteps;
 use crate::outside_work::OutsideCause;
 use crate::short_names::short_names;
 use crate::top::{KeyAverage, KeyAverages};
 use crate::utilization::{Utilization, sum_utilizations};
+use etlink_link::ranks::RunSteps;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub struct RunSide {
     /// Number of steps of all traces.
     pub steps: u64,
     /// Number of further steps, excluded from divisions: those that the recording truncates
-    /// ([`StepExclusion`](crate::StepExclusion)).
+    /// ([`StepExclusion`](etlink_link::ranks::StepExclusion)).
     pub excluded_steps: u64,
     /// Number of steps that all ranks have, used for step times.
     pub common_steps: u64,
@@ -166,8 +166,13 @@ struct ChangeKey<'t> {
     stack: &'t [String],
 }
 
-/// Compares two runs by the tables and analyses of their ranks. O(rows log rows).
-pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) -> RunDiff {
+/// Compares two runs by the tables and analyses of their ranks, and their steps over all ranks.
+/// O(rows log rows).
+pub fn compare_runs(
+    tops: [&[&KeyAverages]; 2],
+    ranks: [&[&RankAnalysis]; 2],
+    run_steps: [&RunSteps; 2],
+) -> RunDiff {
     let excluded = ranks.map(|ranks| {
         let steps = ranks.iter().flat_map(|rank| &rank.steps);
         steps.filter(|step| step.excluded.is_some()).count() as u64
@@ -182,12 +187,11 @@ pub fn compare_runs(tops: [&[&KeyAverages]; 2], ranks: [&[&RankAnalysis]; 2]) ->
         Some([first?, second?])
     };
     let mut diff = diff_tables(tops, excluded);
-    let common = ranks.map(CommonSteps::new);
-    let step = StepChange::from_ranks(ranks, &common);
-    for ((run, ranks), common) in diff.runs.iter_mut().zip(ranks).zip(common) {
+    let step = StepChange::from_ranks(ranks, run_steps);
+    for ((run, ranks), steps) in diff.runs.iter_mut().zip(ranks).zip(run_steps) {
         run.outside = outside_sums(ranks);
-        run.common_steps = common.steps.len() as u64;
-        run.incomplete_steps = common.incomplete;
+        run.common_steps = steps.counted().count() as u64;
+        run.incomplete_steps = incomplete_steps::incomplete_steps(steps, ranks);
     }
     let (op_shares, ops) = parts::graph_op_changes(ranks, units);
     let ops_are_told = op_shares.iter().all(|share| *share >= LEAST_OP_SHARE);
@@ -322,7 +326,7 @@ impl RunSide {
         if self.incomplete_steps.is_empty() {
             return None;
         }
-        let lacking = common_steps::lacking_texts(&self.incomplete_steps).join("; ");
+        let lacking = incomplete_steps::lacking_texts(&self.incomplete_steps).join("; ");
         Some(match self.common_steps {
             0 => format!("step times are not compared, because no step is on all ranks: {lacking}"),
             1 => format!("step times use the only step on all ranks: {lacking}"),

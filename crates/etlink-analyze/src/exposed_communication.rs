@@ -11,13 +11,12 @@
 
 use crate::breakdown::work_sets;
 use crate::intervals::{Intervals, by_mask};
-use crate::outside_time::is_from_before;
 use crate::rows::ClassifiedRows;
 use crate::rules::KernelRules;
 use crate::steps::step_times;
 use crate::utilization::{Utilization, utilizations};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_link::LinkedTrace;
+use etlink_link::{LinkedTrace, is_from_before};
 use etlink_model::{NodeIdx, UnixNs};
 
 /// A rank's wait in a communication of its device, on the rank's own clock.

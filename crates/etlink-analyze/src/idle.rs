@@ -328,8 +328,8 @@ impl GapCauses<'_> {
 #[derive(Clone, Default)]
 struct BusyUntil {
     idle: IdleCauses,
-    /// Start of the device's window; `None` for a stream.
-    window_start: Option<i64>,
+    /// Start and end of the device's window; `None` for a stream.
+    window: Option<(i64, i64)>,
     until: Option<i64>,
     /// Row that ended at `until`.
     last_row: Option<usize>,
@@ -346,7 +346,9 @@ impl BusyUntil {
         (start, end): (i64, i64),
         outside: &OutsideTime,
     ) -> Vec<GapParts> {
-        let window_start = outside.begin.or(self.window_start).unwrap_or(start);
+        let (from, until) = self.window.unwrap_or((start, end));
+        let (start, end) = (start.clamp(from, until), end.clamp(from, until));
+        let window_start = outside.begin.unwrap_or(from);
         let busy_until = self.until.unwrap_or(window_start.min(start));
         let mut gaps = vec![];
         if busy_until < start {
@@ -370,15 +372,13 @@ impl BusyUntil {
 
     /// Adds the gaps between the last row and the end of the device's window, and returns them. A
     /// stream showed a wait until `waited`.
-    fn add_tail(
-        &mut self,
-        window_end: i64,
-        waited: Option<i64>,
-        outside: &OutsideTime,
-    ) -> Vec<GapParts> {
-        let Some(from) = self.until.filter(|until| *until < window_end) else {
+    fn add_tail(&mut self, waited: Option<i64>, outside: &OutsideTime) -> Vec<GapParts> {
+        let Some((from, (_, window_end))) = self.until.zip(self.window) else {
             return vec![];
         };
+        if from >= window_end {
+            return vec![];
+        }
         let spans = outside.intervals.gaps_within((from, window_end));
         let gaps: Vec<GapParts> = spans
             .into_iter()
@@ -424,7 +424,7 @@ pub(crate) fn idle_causes(
     let mut devices = vec![BusyUntil::default(); rows.devices.len()];
     for (busy, device) in devices.iter_mut().zip(&rows.devices) {
         busy.idle.device = Some(*device);
-        busy.window_start = windows.get(device).map(|(start, _)| *start);
+        busy.window = windows.get(device).copied();
     }
     let mut streams = vec![BusyUntil::default(); queues.len()];
     for (busy, queue) in streams.iter_mut().zip(queues) {
@@ -464,14 +464,12 @@ pub(crate) fn idle_causes(
         streams[queue].add_row(&causes, row, waited, span, outside);
     }
     for (place, device) in rows.devices.iter().enumerate() {
-        if let Some((_, end)) = windows.get(device) {
-            let before = devices[place].last_row;
-            let of_device = queues.iter().zip(&waited);
-            let waited = of_device.filter(|(queue, _)| queue.device == *device);
-            let waited = waited.filter_map(|(_, waited)| *waited).max();
-            for parts in devices[place].add_tail(*end, waited, &outside_devices[place]) {
-                gaps.add(place, parts, before, None);
-            }
+        let before = devices[place].last_row;
+        let of_device = queues.iter().zip(&waited);
+        let waited = of_device.filter(|(queue, _)| queue.device == *device);
+        let waited = waited.filter_map(|(_, waited)| *waited).max();
+        for parts in devices[place].add_tail(waited, &outside_devices[place]) {
+            gaps.add(place, parts, before, None);
         }
     }
     let with_rows = streams.into_iter().filter(|busy| busy.until.is_some());

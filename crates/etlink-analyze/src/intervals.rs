@@ -30,14 +30,6 @@ impl Intervals {
         Some(if at.is_multiple_of(2) { start } else { end })
     }
 
-    /// Length of `span` covered by the set. O(intervals).
-    pub(crate) fn length_within(&self, span: (i64, i64)) -> i64 {
-        self.0.iter().fold(0, |sum, (start, end)| {
-            let inside = (*end).min(span.1).saturating_sub((*start).max(span.0));
-            sum.saturating_add(inside.max(0))
-        })
-    }
-
     /// Returns the parts of `span` outside the set, ascending. O(intervals in it + log intervals).
     pub(crate) fn gaps_within(&self, span: (i64, i64)) -> Vec<(i64, i64)> {
         let mut gaps = vec![];

@@ -62,7 +62,7 @@ pub mod steps;
 pub mod top;
 pub mod utilization;
 
-pub use analysis::{Options, RankAnalysis, RecordVisitor, TABLES, analyze, analyze_steps};
+pub use analysis::{Options, RankAnalysis, RecordVisitor, TABLES, analyze};
 pub use breakdown::DeviceTime;
 pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;
@@ -87,5 +87,5 @@ pub use run_totals::{RunTotals, run_totals};
 pub use sequences::KernelSequence;
 pub use short_names::short_names;
 pub use sm_coverage::SmCoverage;
-pub use steps::{StepExclusion, StepTime, counted_steps, is_counted_step, step_period};
+pub use steps::{StepTime, counted_steps, steps_window};
 pub use utilization::{Utilization, UtilizationWindow};

@@ -218,20 +218,18 @@ impl MetricList {
     fn add_steps(&mut self, ranks: &[&RankAnalysis]) {
         // The window may begin and end inside a step, so the outer steps would bias the mean.
         let inner = ranks.iter().flat_map(|rank| inner_steps(&rank.steps));
-        let times = inner.clone().map(|step| as_seconds(step.duration_ns));
+        let times = inner.clone().map(|step| as_seconds(step.length_ns));
         self.add("avg_step_time", mean_of(times), "s");
         let tokens = ranks.iter().filter_map(token_steps);
-        let first = tokens
-            .clone()
-            .map(|(first, _)| as_seconds(first.duration_ns));
+        let first = tokens.clone().map(|(first, _)| as_seconds(first.length_ns));
         self.add("ttft", mean_of(first), "s");
         let others = tokens.filter_map(|(_, others)| {
-            mean_of(others.iter().map(|step| as_seconds(step.duration_ns)))
+            mean_of(others.iter().map(|step| as_seconds(step.length_ns)))
         });
         self.add("tpot", mean_of(others), "s");
         let communication = inner.clone().map(|step| as_seconds(step.communication_ns));
         self.add("communication_time_per_step", mean_of(communication), "s");
-        let shares = inner.filter_map(|step| percent_of(step.communication_ns, step.duration_ns));
+        let shares = inner.filter_map(|step| percent_of(step.communication_ns, step.length_ns));
         self.add("communication_overhead", mean_of(shares), "%");
     }
 

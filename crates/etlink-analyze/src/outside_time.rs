@@ -4,18 +4,16 @@
 use crate::intervals::Intervals;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use etlink_link::{LinkedTrace, NoLaunch, NodeKind};
-use etlink_model::{RowIdx, RowSanity, TableIdx, TimeNs};
-use std::collections::BTreeMap;
+use etlink_link::{EarlierWait, LinkedTrace, is_from_before};
+use etlink_model::RowSanity;
 
 /// Device rows that do not count, and the times that they occupy.
 #[derive(Clone, Debug)]
 pub(crate) struct OutsideRows {
     /// True if the row does not count, per row.
     pub(crate) is_outside: Vec<bool>,
-    /// Rows of steps that wait for work from before the recording, each with the time from which it
-    /// was launched.
-    pub(crate) waits: Vec<(usize, i64)>,
+    /// Waits of steps' rows for work from before the recording.
+    pub(crate) waits: Vec<EarlierWait>,
     /// Start of the steps or the recording.
     pub(crate) window_start: i64,
     /// Time with too many missing rows.
@@ -89,8 +87,8 @@ impl OutsideRows {
                 spans[place].push((from, end));
             }
         }
-        for (row, launched) in self.waits.iter().copied() {
-            spans[place_of_row(row)].push((launched, rows.span(row).0));
+        for wait in &self.waits {
+            spans[place_of_row(wait.row)].push((wait.launched.0, rows.span(wait.row).0));
         }
         for spans in &mut spans {
             spans.extend_from_slice(self.unknown.spans());
@@ -112,84 +110,4 @@ impl OutsideRows {
         });
         times.collect()
     }
-}
-
-/// True if a row was launched before the recording began. A row without an id (MTIA) was, if it ran
-/// before any recorded call.
-pub(crate) fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
-    match trace.row_no_launch[row] {
-        NoLaunch::BeforeWindow => true,
-        NoLaunch::NoCorrelation => {
-            let start = trace.device.rows.start[row];
-            let start = trace.host_time(RowIdx::from_index(row), start);
-            let first = trace.device.calls.start.first();
-            first.is_some_and(|first| start < *first)
-        }
-        _ => false,
-    }
-}
-
-/// Lists rows that wait for work from before the recording, with the time from which they were
-/// launched: the first row of each device, and the first row of a queue while rows of the device
-/// run that were launched before the recording. First rows of other queues may wait for anything.
-pub(crate) fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<(usize, i64)> {
-    let nodes = &trace.nodes;
-    let earlier = earlier_work(trace);
-    let mut waits = vec![];
-    for node in nodes.indices() {
-        let index = node.index();
-        if !nodes.on_device[index] || nodes.kind[index] != NodeKind::Boundary {
-            continue;
-        }
-        let row = nodes.source[index] as usize;
-        // Before its call, the row is late because of the host, which the trace shows.
-        let Some(call) = trace.row_call.get(row).and_then(|call| call.get()) else {
-            continue;
-        };
-        if trace.row_no_launch[row] == NoLaunch::Launched {
-            let calls = &trace.device.calls;
-            let launched = calls.start[call.index()] + calls.duration[call.index()];
-            let launched = trace.device_time(RowIdx::from_index(row), launched);
-            let work = &earlier[&row_device(trace, row)];
-            let runs_on = work.last_end.is_some_and(|end| end >= launched);
-            if runs_on || work.first_row == row {
-                waits.push((row, launched.0));
-            }
-        }
-    }
-    waits
-}
-
-/// Evidence of a device's work from before the recording.
-struct EarlierWork {
-    /// First row of the device.
-    first_row: usize,
-    /// End of the last row launched before the recording.
-    last_end: Option<TimeNs>,
-}
-
-/// Collects the earlier work per device. O(rows).
-fn earlier_work(trace: &LinkedTrace) -> BTreeMap<i64, EarlierWork> {
-    let rows = &trace.device.rows;
-    let mut devices: BTreeMap<i64, EarlierWork> = BTreeMap::new();
-    // Rows are sorted by start.
-    for row in 0..rows.len() {
-        let work = devices
-            .entry(row_device(trace, row))
-            .or_insert(EarlierWork {
-                first_row: row,
-                last_end: None,
-            });
-        if is_from_before(trace, row) {
-            work.last_end = work
-                .last_end
-                .max(Some(rows.start[row] + rows.duration[row]));
-        }
-    }
-    devices
-}
-
-fn row_device(trace: &LinkedTrace, row: usize) -> i64 {
-    let device = &trace.device;
-    device.queues[device.rows.queue[row].index()].device
 }

@@ -3,18 +3,17 @@
 //!
 //! A device row belongs to the step whose host range launched it (correlation, call, step),
 //! whenever it runs: at the start of a recording, a device still carries out the previous
-//! iteration. If the call is unknown, the row's own start is used. The last step that ends with an
-//! optimizer is truncated, so work launched after the last whole one is outside as well. Otherwise,
-//! work after the last step may be part of it (sampling after an engine's `forward`) and counts.
+//! iteration. If the call is unknown, the row's own start is used. Work launched after the last
+//! step belongs to none, except what an inference engine launches after its last iteration
+//! (sampling), which is part of it.
 
-use crate::outside_time::{OutsideRows, is_from_before, unknown_time, waits_for_earlier_work};
+use crate::outside_time::{OutsideRows, unknown_time};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::steps::{StepTime, between_counted, trace_steps};
 use crate::utilization::window_start;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_link::ranks::OPTIMIZER_STEP;
-use etlink_link::{LinkedTrace, NoLaunch};
+use etlink_link::{LinkedTrace, NoLaunch, is_from_before, waits_for_earlier_work};
 use etlink_model::TimeNs;
 use serde::Serialize;
 
@@ -81,14 +80,14 @@ pub struct OutsideWork {
 #[derive(Clone, Copy, Debug)]
 pub struct CountedWork<'t> {
     trace: &'t LinkedTrace,
-    /// Start of the first step, and end of the last one if anything after it is truncated.
+    /// Start of the first step, and end of the last one unless work after it is part of it.
     steps: Option<(i64, Option<i64>)>,
 }
 
 impl<'t> CountedWork<'t> {
-    /// Selects the work of a trace's steps. O(ops).
+    /// Selects the work of a trace's steps. O(ops + rows log rows).
     pub fn new(trace: &'t LinkedTrace) -> CountedWork<'t> {
-        CountedWork::from_steps(trace, &trace_steps(&trace.device))
+        CountedWork::from_steps(trace, &trace_steps(trace))
     }
 
     /// Selects the work of these `steps`, sorted by time.
@@ -96,8 +95,8 @@ impl<'t> CountedWork<'t> {
         let is_last_cut = steps.last().is_some_and(|step| step.excluded.is_some());
         let counted = between_counted(steps);
         let steps = counted.first().zip(counted.last()).map(|(first, last)| {
-            let is_cut = is_last_cut || first.name.starts_with(OPTIMIZER_STEP);
-            (first.start_ns, is_cut.then(|| last.end_ns()))
+            let ends = is_last_cut || last.phase.is_none();
+            (first.start_ns, ends.then(|| last.end_ns()))
         });
         CountedWork { trace, steps }
     }

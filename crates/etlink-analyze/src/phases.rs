@@ -1,8 +1,7 @@
 //! Inference steps by phase: times of prefill, decode and mixed batches.
 //!
 //! ```text
-//! period        from a step's begin to the next one's, whatever its phase; for the last, its own
-//!               length: on the host, or of the device work that it launched, whichever is longer
+//! period        from a step's start to the next one's, whatever its phase; for the last, its length
 //! tokens_per_s  tokens / sum of the periods of the steps whose tokens are known
 //! device times  sums over the steps; overlapping time of two steps counts in both
 //! ```
@@ -20,10 +19,10 @@ use std::collections::BTreeMap;
 pub struct PhaseTotals {
     /// `prefill`, `decode`, `mixed`, the word of the user's pattern, or `other`.
     pub phase: String,
-    /// Statistics of the steps' times on the host.
+    /// Statistics of the steps' lengths.
     #[serde(flatten)]
     pub durations: DurationStats,
-    /// Median time on the host, ns; for an even number, the mean of the two in the middle.
+    /// Median length, ns; for an even number, the mean of the two in the middle.
     pub median_ns: i64,
     /// Sum of the steps' periods, ns.
     pub period_ns: i64,
@@ -56,11 +55,9 @@ pub(crate) fn phase_totals<'s>(ranks: impl Iterator<Item = &'s [StepTime]>) -> V
             continue;
         }
         for (at, step) in steps.iter().enumerate() {
-            // Device activity before the last step's work belongs to earlier steps, or to work from
-            // before the recording.
             let period = match steps.get(at + 1) {
                 Some(next) => next.start_ns.saturating_sub(step.start_ns),
-                None => step.duration_ns.max(step.device_window_ns),
+                None => step.length_ns,
             };
             let phase = step.phase.as_deref().unwrap_or("other");
             phases.entry(phase).or_default().push((step, period));
@@ -78,8 +75,8 @@ fn phase_total(phase: &str, steps: &PhaseSteps<'_>) -> PhaseTotals {
     let mut durations = DurationStats::default();
     let mut lengths = vec![];
     for (step, _) in steps.iter().filter(|(step, _)| step.excluded.is_none()) {
-        durations.add(step.duration_ns);
-        lengths.push(step.duration_ns);
+        durations.add(step.length_ns);
+        lengths.push(step.length_ns);
     }
     let sum = |of: fn(&StepTime) -> i64| {
         let times = steps.iter().map(|(step, _)| of(step));

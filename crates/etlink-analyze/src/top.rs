@@ -33,6 +33,7 @@ pub use call_tree::{CallKind, CallNode, CallTree, TreeOptions, call_tree};
 
 use crate::outside_work::CountedWork;
 use crate::short_names::short_names;
+use etlink_link::ranks::RankSteps;
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -194,7 +195,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     rows.add_host(&ranges, &figures, &stacks);
     rows.add_device();
     rows.add_memory(&memory, &ranges);
-    let steps = crate::steps::trace_steps(trace);
+    let steps = RankSteps::all_of(trace);
     // The part before the number is common to the steps of both runs of a comparison.
     let step_name = steps.first().map_or("", |step| {
         step.name

@@ -3,8 +3,8 @@
 //! The *whole* is the time that the program took, not the time that its device rows span:
 //!
 //! ```text
-//! steps    if the trace has steps: from the start of the first that counts to the end of the last,
-//!          on the host or of its device work, whichever is later
+//! steps    if the trace has steps: from the begin of the first that counts to the end of the last,
+//!          on the host or of its device work, whichever is later: the sum of their lengths
 //! process  otherwise: from the first to the last host event, or to the end of the device work they
 //!          launched; the device rows alone if the trace has no host events
 //!
@@ -24,12 +24,13 @@
 
 use crate::breakdown::{sum_masks, work_sets};
 use crate::intervals::{Intervals, by_mask};
-use crate::outside_time::{is_all_unknown, is_from_before, unknown_time, waits_for_earlier_work};
+use crate::outside_time::{is_all_unknown, unknown_time};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::steps::{StepTime, between_counted, counted_steps};
+use crate::steps::{StepTime, counted_steps, steps_window};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_link::LinkedTrace;
+use etlink_link::{EarlierWait, LinkedTrace, is_from_before, waits_for_earlier_work};
+use etlink_model::TimeNs;
 use serde::Serialize;
 
 /// Period that [`Utilization`] refers to.
@@ -138,13 +139,17 @@ fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {
 /// Returns the start of the window of [`Utilization`]. O(1) with steps, else O(host events + rows).
 pub(crate) fn window_start(trace: &LinkedTrace, steps: &[StepTime]) -> Option<i64> {
     let window = steps_window(steps).or_else(|| process_window(trace));
-    window.map(|(_, (start, _))| start)
+    window.map(|(start, _)| start)
 }
 
 /// Computes the utilization per device with rows, by number. O(rows log rows + host events).
 pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec<Utilization> {
-    let window = steps_window(steps).or_else(|| process_window(rows.trace));
-    let Some((kind, window)) = window else {
+    let of_steps = steps_window(steps);
+    let kind = match of_steps {
+        Some(_) => UtilizationWindow::Steps,
+        None => UtilizationWindow::Process,
+    };
+    let Some(window) = of_steps.or_else(|| process_window(rows.trace)) else {
         return vec![];
     };
     let mut all = vec![];
@@ -190,23 +195,6 @@ pub(crate) fn utilizations(rows: &ClassifiedRows<'_>, steps: &[StepTime]) -> Vec
     all
 }
 
-/// Sets each step's time in which only work from before the recording runs or is awaited, taking
-/// the device with the least such time. O(rows log rows + steps · devices · rows).
-pub(crate) fn add_time_before(rows: &ClassifiedRows<'_>, steps: &mut [StepTime]) {
-    let Some((_, window)) = steps_window(steps) else {
-        return;
-    };
-    let devices = times_before(rows, window).into_iter().zip(&rows.of_devices);
-    let before_times: Vec<Intervals> = devices
-        .map(|(before, of_device)| before.without(&own_work(rows, of_device, window)))
-        .collect();
-    for step in steps {
-        let span = (step.start_ns, step.last_end_ns());
-        let in_step = before_times.iter().map(|before| before.length_within(span));
-        step.before_recording_ns = in_step.min().unwrap_or(0);
-    }
-}
-
 /// Returns, per device, the intervals of the window in which work from before the recording runs or
 /// is awaited, even next to other work.
 fn times_before(rows: &ClassifiedRows<'_>, window: Span) -> Vec<Intervals> {
@@ -215,21 +203,6 @@ fn times_before(rows: &ClassifiedRows<'_>, window: Span) -> Vec<Intervals> {
     devices
         .map(|of_device| time_before(rows, of_device, &waits, window))
         .collect()
-}
-
-/// Returns the intervals in which work of the recording runs on a device. O(rows log rows).
-fn own_work(rows: &ClassifiedRows<'_>, of_device: &[usize], window: Span) -> Intervals {
-    let launched = of_device.iter().copied();
-    let launched = launched.filter(|row| !is_from_before(rows.trace, *row));
-    let [computation, communication, memory, _] = work_sets(rows, launched, window);
-    let sets = [computation, communication, memory];
-    let mut spans: Vec<Span> = sets.iter().flat_map(Intervals::spans).copied().collect();
-    spans.sort_unstable();
-    let mut work = Intervals::default();
-    for (start, end) in spans {
-        work.push(start, end);
-    }
-    work
 }
 
 /// Sums the utilization of devices or ranks: device time, not wall time.
@@ -252,14 +225,7 @@ pub(crate) fn sum_utilizations<'a>(all: impl Iterator<Item = &'a Utilization>) -
 
 type Span = (i64, i64);
 
-fn steps_window(steps: &[StepTime]) -> Option<(UtilizationWindow, Span)> {
-    let steps = between_counted(steps);
-    let start = steps.iter().map(|step| step.start_ns).min()?;
-    let end = steps.iter().map(StepTime::last_end_ns).max()?;
-    Some((UtilizationWindow::Steps, (start, end)))
-}
-
-fn process_window(trace: &LinkedTrace) -> Option<(UtilizationWindow, Span)> {
+fn process_window(trace: &LinkedTrace) -> Option<Span> {
     let device = &trace.device;
     let host = [
         (&device.ops.start, &device.ops.duration),
@@ -273,22 +239,21 @@ fn process_window(trace: &LinkedTrace) -> Option<(UtilizationWindow, Span)> {
     let rows = &device.rows;
     let row_span = |row: usize| (rows.start[row].0, (rows.start[row] + rows.duration[row]).0);
     let all_rows = (0..rows.len()).map(row_span);
-    let window = match window {
+    match window {
         Some((start, end)) => {
             let launched = (0..rows.len()).filter(|row| !is_from_before(trace, *row));
             let last = launched.map(|row| row_span(row).1).max();
             Some((start, last.map_or(end, |last| last.max(end))))
         }
         None => all_rows.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))),
-    };
-    window.map(|window| (UtilizationWindow::Process, window))
+    }
 }
 
 /// Returns the intervals of the window in which rows from before the recording run or are awaited.
 fn time_before(
     rows: &ClassifiedRows<'_>,
     of_device: &[usize],
-    waits: &[(usize, i64)],
+    waits: &[EarlierWait],
     window: Span,
 ) -> Intervals {
     let mut spans: Vec<Span> = vec![];
@@ -299,21 +264,10 @@ fn time_before(
             spans.push((window.0, rows.span(row).1));
         }
     }
-    let works = |row: &&usize| rows.class[**row] != RowClass::Other;
-    let first = of_device.iter().find(works);
-    for (row, launched) in waits.iter().copied() {
-        if of_device.binary_search(&row).is_ok() {
-            // A stream still busy with earlier work when its first row comes has been busy since
-            // before: nothing in the trace comes in between. A wait that is short compared to the
-            // time before it shows no such work: a first launch takes long by itself.
-            let start = rows.span(row).0;
-            let is_plausible = start.saturating_sub(launched) >= launched.saturating_sub(window.0);
-            let begin = if first == Some(&row) && is_plausible {
-                window.0
-            } else {
-                launched
-            };
-            spans.push((begin, start));
+    for wait in waits {
+        if of_device.binary_search(&wait.row).is_ok() {
+            let start = rows.span(wait.row).0;
+            spans.push((wait.begin((TimeNs(window.0), TimeNs(start))).0, start));
         }
     }
     for span in &mut spans {

@@ -10,7 +10,7 @@
 //! | `ranks=N` | collectives of all ranks: bytes as in a ring of N, latency as in a tree of N |
 //! | `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
 //! | `device=NAME` | kernels take the time that the other device's peaks allow |
-//! | `straggler=RANK` | the rank's work takes the median time of the other ranks |
+//! | `straggler=RANK` | work that takes longer on the rank takes the median time of the other ranks |
 
 mod communication;
 mod device;
@@ -161,7 +161,10 @@ impl WhatIfQuestion {
                 "by peak rates; kernels of unknown work scale with memory \
                 bandwidth, host time is unchanged"
             }
-            WhatIfQuestion::Straggler(_) => "matches work between ranks by name",
+            WhatIfQuestion::Straggler(_) => {
+                "assumes that work that takes longer than on the other ranks could take their \
+                median; matches work by name"
+            }
         }
     }
 

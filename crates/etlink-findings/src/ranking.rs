@@ -14,6 +14,7 @@ use crate::overlap::CauseNodes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
 use crate::text::sum_ns;
+use etlink_link::ranks::RunSteps;
 use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
@@ -76,7 +77,7 @@ struct Replays<'r> {
 }
 
 impl<'r> Replays<'r> {
-    fn new(graph: &'r ReplayGraph, parts: &'r [RankPart]) -> Replays<'r> {
+    fn new(graph: &'r ReplayGraph, parts: &'r [RankPart], steps: &RunSteps) -> Replays<'r> {
         let editable = EditableGraph::new(graph);
         let plain_ns = window_length(editable.plain_run(), parts);
         let windows = || parts.iter().map(|part| part.causes.window);
@@ -91,11 +92,11 @@ impl<'r> Replays<'r> {
         };
         let whole_ns = match parts {
             [one] => one.causes.window.length_ns,
-            _ => plain_ns,
+            _ => steps.window_ns().unwrap_or(plain_ns),
         };
         Replays {
             idle_ns: whole_ns.saturating_sub(most(|window| window.busy_ns)),
-            compute_or_copy_ns: most(|window| window.compute_or_copy_ns),
+            compute_or_copy_ns: most(|window| window.compute_or_copy_ns).min(whole_ns),
             free_ns: whole_ns.saturating_sub(most(|window| window.computation_ns)),
             graph,
             parts,
@@ -113,25 +114,19 @@ impl<'r> Replays<'r> {
     fn gain_ns(&self, candidate: &CauseCandidate) -> i64 {
         let edited_ns = edited_length(&self.editable, candidate, self.parts);
         let gain_ns = self.plain_ns.saturating_sub(edited_ns);
-        let gain_ns = self.most_gain(candidate.changes_device(self.graph), gain_ns);
-        debug_assert!(
-            gain_ns <= self.whole_ns,
-            "{:?} gains {gain_ns} of {} ns",
-            candidate.kind,
-            self.whole_ns
-        );
-        gain_ns
+        self.most_gain(candidate.changes_device(self.graph), gain_ns)
     }
 
     /// Limits a gain to the time without computation. Streams share the device: sequential kernels
     /// must not count as able to overlap, because the trace does not show it. Copies can overlap
     /// with kernels.
     fn most_gain(&self, changes_device: bool, gain_ns: i64) -> i64 {
-        if changes_device {
-            gain_ns
+        let most_ns = if changes_device {
+            self.whole_ns
         } else {
-            gain_ns.min(self.free_ns)
-        }
+            self.free_ns
+        };
+        gain_ns.min(most_ns)
     }
 
     /// Returns true if the gain vanishes without inferred waits.
@@ -142,14 +137,18 @@ impl<'r> Replays<'r> {
     }
 }
 
-/// Ranks the causes by gain. `graph` is the graph of the only rank, or of all ranks together.
-/// O(candidates · (nodes + edges)).
-pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFindings {
+/// Ranks the causes by gain. `graph` is the graph of the only rank, or of all ranks together, and
+/// `steps` are the steps of several ranks. O(candidates · (nodes + edges)).
+pub fn run_findings(
+    graph: &ReplayGraph,
+    mut parts: Vec<RankPart>,
+    steps: &RunSteps,
+) -> RunFindings {
     // With thousands of ranks, the candidates are as large as the graph: avoid copies.
     let merged = merge_candidates(&mut parts);
     let parts = &parts[..];
-    let replays = Replays::new(graph, parts);
-    let mut found = RunFindings::of_windows(parts, &replays);
+    let replays = Replays::new(graph, parts, steps);
+    let mut found = RunFindings::of_windows(parts, &replays, steps);
     let least_ns = ((LEAST_GAIN * replays.whole_ns as f64) as i64).max(1);
     let mut replayed = vec![];
     let mut longest = RunFinding::default();
@@ -219,7 +218,7 @@ pub fn run_findings(graph: &ReplayGraph, mut parts: Vec<RankPart>) -> RunFinding
 
 impl RunFindings {
     /// Makes the findings of a run from its ranks' windows, before the search for causes.
-    fn of_windows(parts: &[RankPart], replays: &Replays<'_>) -> RunFindings {
+    fn of_windows(parts: &[RankPart], replays: &Replays<'_>, steps: &RunSteps) -> RunFindings {
         let windows = || parts.iter().map(|part| part.causes.window);
         // Ranks of one run have the same program and steps: use the first.
         let first = windows().next().unwrap_or_default();
@@ -231,7 +230,10 @@ impl RunFindings {
             between_ops_share: between_ops_ns as f64 / host_ns.max(1) as f64,
             has_stacks: first.has_stacks,
             window: first.kind,
-            steps: first.steps,
+            steps: match (parts.len(), steps.counted().count()) {
+                (0 | 1, _) | (_, 0) => first.steps,
+                (_, counted) => counted as u64,
+            },
             window_ns: replays.whole_ns,
             idle_ns: replays.idle_ns,
             compute_or_copy_ns: replays.compute_or_copy_ns,

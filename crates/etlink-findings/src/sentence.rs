@@ -30,7 +30,7 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
     format!(
         "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}. {}.",
         percent_text(finding.gain_share),
-        window_text(found),
+        step_text(found),
         time_text(finding.gain_ns),
         time_text(found.window_ns),
         what_text(finding, found),
@@ -57,7 +57,7 @@ pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFind
     format!(
         "{which}: {} of {} ({} of {}){overlap}",
         percent_text(joint.gain_share),
-        window_text(found),
+        step_text(found),
         time_text(joint.gain_ns),
         time_text(found.window_ns),
     )
@@ -97,7 +97,7 @@ pub(crate) fn communication_sentence(
     format!(
         "{share_text}; if it took no time, the gain would be {} of {} ({} of {}): {why}",
         percent_text(share.gain_share),
-        window_text(found),
+        step_text(found),
         time_text(share.gain_ns),
         time_text(found.window_ns),
     )
@@ -134,25 +134,18 @@ fn share_text(share: &CommunicationShare, found: &RunFindings) -> String {
     format!(
         "{what} for {} of {} ({} of {}{ranks}){most}",
         percent_text(share.time_ns as f64 / share.windows_ns.max(1) as f64),
-        step_text(found, ""),
+        step_text(found),
         time_text(share.time_ns),
         time_text(share.windows_ns),
     )
 }
 
-/// Names the reference time of shares. With several ranks, the replay has its own length, from the
-/// first start to the last end, longer than each rank's steps.
-fn window_text(found: &RunFindings) -> String {
-    let replayed = if found.ranks > 1 { "replayed " } else { "" };
-    step_text(found, replayed)
-}
-
 /// Names the steps, or the recording if there are none.
-fn step_text(found: &RunFindings, which: &str) -> String {
+fn step_text(found: &RunFindings) -> String {
     match (found.window, found.steps) {
-        (UtilizationWindow::Steps, 1) => format!("the {which}step"),
-        (UtilizationWindow::Steps, steps) => format!("the {steps} {which}steps"),
-        (UtilizationWindow::Process, _) => format!("the {which}recording"),
+        (UtilizationWindow::Steps, 1) => "the step".to_owned(),
+        (UtilizationWindow::Steps, steps) => format!("the {steps} steps"),
+        (UtilizationWindow::Process, _) => "the recording".to_owned(),
     }
 }
 
@@ -344,13 +337,13 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             "copies within or between devices take {} of {} (gain if they were twice as fast): \
             {times}, {total} in total, longest `{subject}`",
             percent_text(compared),
-            step_text(found, "")
+            step_text(found)
         ),
         CauseKind::ExposedCopies => format!(
             "copies between host and device take {} of {}: {times}, {total} in total, longest \
             `{subject}`",
             percent_text(compared),
-            step_text(found, "")
+            step_text(found)
         ),
         CauseKind::DominantKernel => format!(
             "`{subject}` takes {} of kernel time (gain if it were twice as fast)",

@@ -11,6 +11,7 @@ use crate::start_up::StartUp;
 use crate::text;
 use etlink_analyze::{
     ClassifiedRows, CountedWork, OutsideCause, RankAnalysis, UtilizationWindow, counted_steps,
+    steps_window,
 };
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
@@ -474,14 +475,8 @@ fn window_of(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64,
 
 /// Returns the window of a trace without device work: its steps, or all of it.
 fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i64, i64)) {
-    let steps = counted_steps(&analysis.steps);
-    let begin = steps.clone().map(|step| step.start_ns).min();
-    let ends = steps.clone();
-    let end = ends
-        .map(|step| step.start_ns.saturating_add(step.duration_ns))
-        .max();
     let recorded = &trace.report.window;
-    let (kind, span) = match begin.zip(end) {
+    let (kind, span) = match steps_window(&analysis.steps) {
         Some(span) => (UtilizationWindow::Steps, span),
         None => {
             let span = (recorded.start_ns, recorded.end_ns);
@@ -492,7 +487,7 @@ fn host_window(trace: &LinkedTrace, analysis: &RankAnalysis) -> (RankWindow, (i6
         has_device: false,
         lacks_waits: false,
         kind,
-        steps: steps.count() as u64,
+        steps: counted_steps(&analysis.steps).count() as u64,
         length_ns: span.1.saturating_sub(span.0),
         ..RankWindow::default()
     };

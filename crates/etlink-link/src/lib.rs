@@ -16,6 +16,7 @@
 
 mod counts;
 mod device;
+mod earlier_work;
 mod error;
 mod graph;
 mod host;
@@ -40,6 +41,7 @@ pub use device::capture::{
 };
 pub use device::clocks::DeviceClock;
 pub use device::launch_queue::FullQueue;
+pub use earlier_work::{EarlierWait, is_from_before, waits_for_earlier_work};
 pub use error::Error;
 pub use graph::edges::{Edge, Edges, NodeDeps};
 pub use graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};

@@ -151,7 +151,8 @@ impl LinkedTrace {
         clocks::device_time(&self.report.device_clocks, self.row_device(row), time)
     }
 
-    fn row_device(&self, row: RowIdx) -> i64 {
+    /// Number of a row's device.
+    pub(crate) fn row_device(&self, row: RowIdx) -> i64 {
         let device = &self.device;
         device.queues[device.rows.queue[row.index()].index()].device
     }

@@ -1,10 +1,13 @@
 //! Steps marked by the user: their ranges, and the work that their names state.
 
 use crate::{OpIdx, RfId, ThreadIdx, TimeNs};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
 
 /// Work stated in the name of a step, usually of inference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
+)]
 pub struct StepWork {
     /// `prefill`, `decode`, `mixed`, or the word captured by the user's pattern.
     pub phase: Option<String>,
@@ -40,4 +43,6 @@ pub struct SlicedStep {
     pub end: TimeNs,
     /// Work stated in the name.
     pub work: StepWork,
+    /// True if the program may do other work between steps.
+    pub is_separate: bool,
 }

@@ -69,7 +69,7 @@ pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use slack::node_slack;
 pub use stats::Percentiles;
-pub use step_lengths::{StepBounds, StepLength, median_step, step_bounds, step_lengths};
+pub use step_lengths::{StepBounds, changed_steps, step_bounds};
 pub use trust::{PathTrust, TrustFigures, path_trust, trust_figures};
 pub use unused::{UnusedRule, check_edge_kind, explain_missing_name};
 pub use validate::{UnmatchedNodes, Validation, ValidationVerdict, validate};

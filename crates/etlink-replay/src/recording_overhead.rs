@@ -16,7 +16,8 @@ use crate::edits::GraphEdits;
 use crate::graph::ReplayGraph;
 use crate::linked::graph_from_trace;
 use crate::run::{ReplayRun, ReplaySettings, run_graph};
-use crate::step_lengths::{median_step, step_bounds, step_lengths};
+use crate::step_lengths::{changed_steps, step_bounds};
+use etlink_link::ranks::{RunSteps, StepSpan};
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DeviceTrace, DurationNs, NodeIdx, TimeMap};
 
@@ -57,9 +58,9 @@ const MOST_COST: DurationNs = DurationNs(1_000_000);
 pub struct RecordingOverhead {
     /// Cost per op, ns.
     pub per_op: DurationNs,
-    /// Median length of the recorded steps; `None` without steps.
+    /// Mean length of the recorded steps; `None` without steps.
     pub recorded_step: Option<DurationNs>,
-    /// Median length of the steps without the overhead.
+    /// Mean length of the steps without the overhead.
     pub step: Option<DurationNs>,
     /// Length of a step without recording, if it was known.
     pub known_step: Option<DurationNs>,
@@ -82,7 +83,7 @@ pub enum NoOverhead {
 }
 
 /// Returns the device trace without the overhead of recording. `plain_step`: the length of a step
-/// without recording, if known; the cost per op is then chosen so that the median step has this
+/// without recording, if known; the cost per op is then chosen so that the mean step has this
 /// length. Otherwise it is estimated from ops that do no work. O((nodes + edges) log cost).
 ///
 /// # Errors
@@ -98,13 +99,13 @@ pub fn without_overhead(
     let recorded = run_graph(&graph, trace, &ReplaySettings::default());
     let step_at = |cost: DurationNs| {
         let run = run_graph(&graph, trace, &slices.settings(cost));
-        let step = median_step(&step_lengths(&bounds, NodeIdx(0), &recorded, &run));
+        let step = mean_step(&changed_steps(&bounds, NodeIdx(0), &recorded, &run));
         (run, step)
     };
     let per_op = match plain_step {
         None => estimate.ok_or(NoOverhead::NoTrivialOps)?,
         Some(wanted) => {
-            let takes = |cost| step_at(cost).1.map(|(_, step)| step);
+            let takes = |cost| step_at(cost).1;
             let recorded = takes(DurationNs(0)).ok_or(NoOverhead::NoSteps)?;
             if recorded <= wanted {
                 DurationNs(0)
@@ -125,8 +126,8 @@ pub fn without_overhead(
     let (run, step) = step_at(per_op);
     let overhead = RecordingOverhead {
         per_op,
-        recorded_step: step.map(|(recorded, _)| recorded),
-        step: step.map(|(_, step)| step),
+        recorded_step: step_at(DurationNs(0)).1,
+        step,
         known_step: plain_step,
     };
     Ok((moved_trace(trace, &run), overhead))
@@ -144,6 +145,11 @@ fn least_cost(takes: &impl Fn(DurationNs) -> Option<DurationNs>, wanted: Duratio
         }
     }
     DurationNs(high)
+}
+
+/// Returns the mean length of the steps that count; `None` without any.
+fn mean_step(steps: &[StepSpan]) -> Option<DurationNs> {
+    RunSteps::new(&[steps], &[]).mean_ns().map(DurationNs)
 }
 
 /// Slices of threads, by what ends them.

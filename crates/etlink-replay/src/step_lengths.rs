@@ -1,53 +1,43 @@
-//! Length of each step, as measured and in a run.
+//! Steps of a trace in a changed run.
 //!
-//! ```text
-//! stepping thread   |==1==|===2===|==3==|
-//! device                 =1==|=====2=====|====3=|
-//!                   |--- 1 --|---- 2 ----|-- 3 -|      lengths
-//! ```
-//! A step ends when both its thread and its device work have ended. It begins at the end of the
-//! previous step: a program does not wait for a thread that runs ahead of its device, and if the
-//! thread is behind, its end comes last. This is the time of a loop per step.
+//! Without changes, steps have their measured lengths ([`RankSteps`]). With changes, a step ends as
+//! much later, or earlier, as the last of its nodes does: those of its thread and of its device
+//! work.
 
 use crate::cross_step::SplitSteps;
 use crate::graph::ReplayGraph;
 use crate::run::ReplayRun;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
-use etlink_model::{DurationNs, NodeIdx, ResourceIdx, TimeNs};
-use serde::Serialize;
+use etlink_link::ranks::{RankSteps, StepSpan};
+use etlink_model::{NodeIdx, ResourceIdx, TimeNs, UnixNs};
 use std::collections::BTreeMap;
 
-/// First and last nodes of a step.
+/// A step with its first and last nodes.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct StepBounds {
-    /// Name of the step: `ProfilerStep#7`.
-    pub step: String,
-    /// First node of the thread whose ranges are the steps.
+    /// The measured step.
+    pub span: StepSpan,
+    /// First node of the thread whose ranges are the steps; [`NodeIdx::NONE`] without one.
     pub first: NodeIdx,
-    /// Last nodes of that thread and of each stream in it.
+    /// Last nodes of that thread and of each stream in the step.
     pub last: Vec<NodeIdx>,
-}
-
-/// Length of one step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StepLength {
-    /// Name of the step.
-    pub step: String,
-    /// Length in ns without changes.
-    pub unchanged_ns: DurationNs,
-    /// Length in ns in the run with changes; equals `unchanged_ns` without changes.
-    pub ns: DurationNs,
 }
 
 /// Returns the steps of a trace, in order; empty for a trace without steps. `graph` must be the
 /// graph of `trace`. O(nodes log steps).
 pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> {
+    let spans = RankSteps::of_trace(trace).into_iter();
+    let mut bounds: Vec<StepBounds> = spans
+        .map(|span| StepBounds {
+            span,
+            first: NodeIdx::NONE,
+            last: vec![],
+        })
+        .collect();
     let Some(split) = SplitSteps::new(trace, graph) else {
-        return vec![];
+        return bounds;
     };
-    let mut bounds = vec![];
     for step in &split.steps {
         let is_main = |node: &NodeIdx| graph.resource[node.index()] == split.main;
         let main = step.nodes.iter().copied().filter(is_main);
@@ -60,73 +50,74 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
                 *known = node;
             }
         }
-        bounds.extend(first.map(|first| StepBounds {
-            step: step.name.clone(),
-            first,
-            last: last.into_values().collect(),
-        }));
+        let bounds = &mut bounds[step.step.index()];
+        bounds.first = first.unwrap_or(NodeIdx::NONE);
+        bounds.last = last.into_values().collect();
     }
     bounds
 }
 
-/// Returns the length of each step, from the end of the previous step; the first step starts at its
-/// own first node. `first_node` is the number of the trace's first node in the graph that ran: zero
-/// for a graph of one trace. O(steps).
-pub fn step_lengths(
+/// Returns the steps as they are in the run `changed`, relative to the run without changes.
+/// `first_node` is the number of the trace's first node in the graph that ran: zero for a graph of
+/// one trace. O(steps).
+pub fn changed_steps(
     bounds: &[StepBounds],
     first_node: NodeIdx,
     plain: &ReplayRun,
     changed: &ReplayRun,
-) -> Vec<StepLength> {
-    let [before, after] = [plain, changed].map(|run| lengths_in_run(bounds, first_node, run));
-    let steps = bounds.iter().zip(before.into_iter().zip(after));
-    steps
-        .map(|(bounds, (unchanged_ns, ns))| StepLength {
-            step: bounds.step.clone(),
-            unchanged_ns,
-            ns,
-        })
-        .collect()
-}
-
-fn lengths_in_run(bounds: &[StepBounds], first_node: NodeIdx, run: &ReplayRun) -> Vec<DurationNs> {
-    let node_in_run = |node: NodeIdx| NodeIdx(first_node.0 + node.0);
-    let mut lengths = vec![];
-    let mut begin = None;
-    for step in bounds {
-        let own_start = run.start[node_in_run(step.first).index()];
-        let start = begin.unwrap_or(own_start);
-        let ends = step.last.iter().map(|node| run.end(node_in_run(*node)));
-        // A step that runs next to a longer one before it has length zero.
-        let end = ends.fold(start, TimeNs::max);
-        lengths.push(end - start);
-        begin = Some(end);
+) -> Vec<StepSpan> {
+    let in_run = |node: NodeIdx| NodeIdx(first_node.0 + node.0);
+    let mut steps: Vec<StepSpan> = vec![];
+    for (place, step) in bounds.iter().enumerate() {
+        let start = |run: &ReplayRun| Some(run.start[in_run(step.first.get()?).index()]);
+        let end = |run: &ReplayRun| step.last.iter().map(|node| run.end(in_run(*node))).max();
+        let (start_ns, end_ns) = (
+            delay_ns(start, plain, changed),
+            delay_ns(end, plain, changed),
+        );
+        let before = place.checked_sub(1).map(|before| &bounds[before].span);
+        let begin_ns = match (before, steps.last()) {
+            // it begins when the step before it ends
+            (Some(measured), Some(before)) if measured.done_ns == step.span.begin_ns => {
+                before.done_ns
+            }
+            (_, before) => {
+                let own = later(step.span.begin_ns, start_ns);
+                before.map_or(own, |before| before.done_ns.max(own))
+            }
+        };
+        steps.push(StepSpan {
+            begin_ns,
+            done_ns: later(step.span.done_ns, end_ns).max(begin_ns),
+            ..step.span.clone()
+        });
     }
-    lengths
+    steps
 }
 
-/// Returns a rank's median step length without and with changes; `None` without steps. O(n log n).
-pub fn median_step(steps: &[StepLength]) -> Option<(DurationNs, DurationNs)> {
-    let before = steps.iter().map(|step| step.unchanged_ns).collect();
-    let after = steps.iter().map(|step| step.ns).collect();
-    median(before).zip(median(after))
+fn later(time: UnixNs, delay_ns: i64) -> UnixNs {
+    UnixNs(time.0.saturating_add(delay_ns))
 }
 
-/// Returns the median; for an even number, the mean of the two middle values.
-fn median(mut lengths: Vec<DurationNs>) -> Option<DurationNs> {
-    lengths.sort_unstable();
-    let upper = *lengths.get(lengths.len() / 2)?;
-    let lower = lengths[(lengths.len() - 1) / 2];
-    Some(DurationNs((lower.0 + upper.0) / 2))
+/// Returns the delay of an instant by the changes, in ns; 0 if the step lacks it.
+fn delay_ns(
+    instant: impl Fn(&ReplayRun) -> Option<TimeNs>,
+    plain: &ReplayRun,
+    changed: &ReplayRun,
+) -> i64 {
+    let times = instant(changed).zip(instant(plain));
+    times.map_or(0, |(changed, plain)| changed.since(plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etlink_model::DurationNs;
 
-    fn bounds(step: &str, first: u32, last: &[u32]) -> StepBounds {
+    fn bounds(begin: i64, done: i64, first: u32, last: &[u32]) -> StepBounds {
+        let span = (UnixNs(begin), UnixNs(done));
         StepBounds {
-            step: step.to_owned(),
+            span: StepSpan::on_host(String::new(), span),
             first: NodeIdx(first),
             last: last.iter().copied().map(NodeIdx).collect(),
         }
@@ -142,22 +133,20 @@ mod tests {
 
     /// A rank's nodes follow those of the previous rank.
     #[test]
-    fn a_step_lasts_from_the_end_of_the_one_before() {
+    fn a_step_ends_as_much_later_as_its_last_node() {
         let steps = [
-            bounds("1", 0, &[1]),
-            bounds("2", 1, &[2, 0]),
-            bounds("3", 3, &[3]),
+            bounds(1_010, 1_040, 0, &[1]),
+            bounds(1_040, 1_060, 1, &[2, 0]),
+            // the program does something else before it
+            bounds(1_070, 1_075, 3, &[3]),
         ];
         let plain = run(&[(0, 99), (10, 5), (20, 20), (50, 10), (70, 5)]);
         let changed = run(&[(0, 99), (10, 5), (20, 30), (60, 10), (85, 5)]);
-        let lengths = step_lengths(&steps, NodeIdx(1), &plain, &changed);
-        let told: Vec<_> = lengths
-            .iter()
-            .map(|step| (&step.step[..], step.unchanged_ns.0, step.ns.0))
-            .collect();
-        assert_eq!(told, [("1", 30, 40), ("2", 20, 20), ("3", 15, 20)]);
-        let medians = median_step(&lengths);
-        assert_eq!(medians, Some((DurationNs(20), DurationNs(20))));
-        assert_eq!(median_step(&[]), None);
+        let lengths = |changed: &ReplayRun| {
+            let steps = changed_steps(&steps, NodeIdx(1), &plain, changed);
+            Vec::from_iter(steps.iter().map(StepSpan::length_ns))
+        };
+        assert_eq!(lengths(&plain), [30, 20, 5]);
+        assert_eq!(lengths(&changed), [40, 20, 5]);
     }
 }

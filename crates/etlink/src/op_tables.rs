@@ -10,15 +10,15 @@ use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
 use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
-use etlink_link::ranks::RankSummary;
+use etlink_link::ranks::{RankSteps, RankSummary, RunSteps, StepSpan};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx, KeepEvents};
-use etlink_run::RunError;
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
+use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -43,6 +43,9 @@ pub struct OpTable {
     /// Data for joining the rank with others, if rules request it and the rank is certain.
     #[serde(skip)]
     summary: Option<RankSummary>,
+    /// Steps, if the trace is analyzed.
+    #[serde(skip)]
+    steps: Vec<StepSpan>,
     /// Call tree, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<CallTree>,
@@ -58,6 +61,9 @@ pub struct RunTables {
     pub notes: Vec<String>,
     /// Traces without a table.
     pub excluded: Vec<Excluded>,
+    /// Steps of the run, if the traces are analyzed.
+    #[serde(skip)]
+    pub steps: RunSteps,
 }
 
 /// Source and form of the tables.
@@ -129,6 +135,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
         results.push(Some(result.map_err(rank_error)));
     }
     let (mut tables, mut noted) = (vec![], vec![]);
+    let mut summaries = vec![];
     let (mut excluded, mut failed) = (vec![], vec![]);
     // a trace of an unknown rank is still analyzed
     for results in runs.collect_runs(results, false)? {
@@ -150,17 +157,33 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
         excluded.extend(results.excluded());
         failed.extend(results.failed.into_iter().map(|(_, error)| error));
         let ranks = results.members.ranks.into_iter();
-        tables.extend(ranks.map(|rank| rank.value));
+        for rank in ranks {
+            summaries.push(rank.summary);
+            tables.push(rank.value);
+        }
     }
     if tables.is_empty() {
         return Err(membership::nothing_taken(failed, &excluded).into());
     }
     let noted = noted.iter().map(|(name, notes)| (&name[..], notes.clone()));
     Ok(RunTables {
+        steps: run_steps(summaries, &tables),
         tables,
         notes: notes::name_runs(noted),
         excluded,
     })
+}
+
+/// Returns the steps of a run of ranks with these summaries; without those, the clocks are taken to
+/// agree.
+fn run_steps(summaries: Vec<Option<RankSummary>>, tables: &[OpTable]) -> RunSteps {
+    let joined: Option<Vec<RankSummary>> = summaries.into_iter().collect();
+    if let Some(summaries) = joined.filter(|joined| joined.len() > 1) {
+        let joined = JoinedRun::new(summaries, true);
+        return RunSteps::of_ranks(&joined.summaries, &joined.clocks);
+    }
+    let ranks: Vec<&[StepSpan]> = tables.iter().map(|table| &table.steps[..]).collect();
+    RunSteps::new(&ranks, &[])
 }
 
 /// Reads the table of a rank; `None` if it was not requested.
@@ -261,6 +284,7 @@ fn trace_table(
         ..job
     };
     let (mut analysis, mut summary) = (None, None);
+    let mut steps = vec![];
     let (mut top, report) = if host.is_none() && config.rules.is_none() {
         let report = LinkReport {
             anomalies: trace.anomalies.clone(),
@@ -280,6 +304,7 @@ fn trace_table(
         };
         if let Some(rules) = config.rules {
             analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
+            steps = RankSteps::of_trace(&linked);
         }
         if !set.source.is_one_rank() {
             summary = entry.summary(&linked);
@@ -319,6 +344,7 @@ fn trace_table(
         top,
         analysis,
         summary,
+        steps,
         tree,
     }))
 }

@@ -10,13 +10,14 @@ use etlink_analyze::top::KeyAverages;
 /// Compares runs whose tables were made with rules.
 pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
     let runs = [before, after];
+    let steps = runs.map(|run| &run.steps);
     let [first, second]: [Vec<&KeyAverages>; 2] =
         runs.map(|run| run.tables.iter().map(|table| &table.top).collect());
     let [first_said, second_said]: [Vec<&RankAnalysis>; 2] = runs.map(|run| {
         let said = run.tables.iter();
         said.filter_map(|table| table.analysis.as_ref()).collect()
     });
-    compare_runs([&first, &second], [&first_said, &second_said])
+    compare_runs([&first, &second], [&first_said, &second_said], steps)
 }
 
 /// Returns sentences on differences between the runs' setups, step time, and utilization.
@@ -132,9 +133,6 @@ pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
     out
 }
 
-/// Minimum ratio of a loop's period to its steps' host time at which the host runs ahead.
-const RUNS_AHEAD: f64 = 1.1;
-
 /// Describes the step times, and says if they differ by more than the steps vary.
 fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
@@ -152,37 +150,7 @@ fn step_sentence(step: &StepChange) -> String {
         ),
         _ => String::new(),
     };
-    let mut text = format!("step {}; {vary}{verdict}", time_change(before, after));
-    // A host that runs ahead of its device has shorter steps than the loop.
-    let runs_ahead = |side: usize| {
-        let host = step.times_ns[side];
-        // Time between steps is not running ahead: devices must end later than the host.
-        let ends_later = step.whole_ns[side] > host;
-        let period = if ends_later {
-            step.periods_ns[side]
-        } else {
-            None
-        };
-        period.is_some_and(|period| period as f64 > RUNS_AHEAD * host as f64)
-    };
-    if let [Some(first), Some(second)] = step.periods_ns
-        && (runs_ahead(0) || runs_ahead(1))
-    {
-        let change = time_change(first, second);
-        text += &format!("; the host runs ahead of the device: end to end {change}");
-    }
-    if step.before_recording_ns.iter().any(|ns| *ns > 0) {
-        let [before, after] = step.before_recording_ns.map(time);
-        // If devices finish later, such work can take longer than the step does on the host.
-        let of = if step.whole_ns == step.times_ns {
-            "of each step,".to_owned()
-        } else {
-            let [first, second] = step.whole_ns.map(time);
-            format!("including its device work a step takes {first} -> {second}; of that,")
-        };
-        text += &format!("; {of} {before} -> {after} is work launched before the recording");
-    }
-    text
+    format!("mean step {}; {vary}{verdict}", time_change(before, after))
 }
 
 /// Formats a time before and after.

@@ -6,7 +6,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::{KernelRules, RankAnalysis};
 use etlink_findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::step_definition;
+use etlink_link::ranks::{RunSteps, step_definition};
 use etlink_model::{Anomalies, NodeIdx, RankIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
@@ -81,7 +81,7 @@ impl FoundRank {
             first: NodeIdx(0),
             causes: self.causes,
         };
-        run_findings(&self.graph, vec![part])
+        run_findings(&self.graph, vec![part], &RunSteps::default())
     }
 }
 
@@ -175,5 +175,6 @@ pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<
             parts.push(RankPart { first, causes });
         }
     }
-    Ok(run_findings(&all.graph, parts))
+    let steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
+    Ok(run_findings(&all.graph, parts, &steps))
 }

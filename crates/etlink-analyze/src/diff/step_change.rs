@@ -1,16 +1,14 @@
 //! Compares the step times of two runs, and tests if the difference is more than chance.
 //!
-//! A step of a run with several ranks takes as long as it does on the slowest rank. It counts if
-//! all ranks have it ([`CommonSteps`]). The *spread* of a run is the standard deviation of its step
-//! times. A change is *real* if the means differ by more than `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's
-//! test at 95 %, with Student's `t` for the degrees of freedom by Welch and Satterthwaite. A single
-//! step has no spread, so no verdict is possible. Steps that the recording truncates do not count
-//! ([`StepExclusion`](crate::StepExclusion)).
+//! The steps of a run and their lengths are those of [`RunSteps`]. The *spread* of a run is the
+//! standard deviation of the lengths. A change is *real* if the means differ by more than
+//! `t · √(s₁²/n₁ + s₂²/n₂)`: Welch's test at 95 %, with Student's `t` for the degrees of freedom by
+//! Welch and Satterthwaite. A single step has no spread, so no verdict is possible.
 
-use super::common_steps::CommonSteps;
 use crate::analysis::RankAnalysis;
 use crate::duration_stats::DurationStats;
-use crate::steps::{StepTime, step_period};
+use crate::steps::counted_steps;
+use etlink_link::ranks::RunSteps;
 use serde::Serialize;
 
 /// Two-sided 95 % points of Student's t, by degrees of freedom from 1
@@ -41,19 +39,10 @@ pub enum ChangeVerdict {
 pub struct StepChange {
     /// Number of steps in the means: those that all ranks of the run have.
     pub steps: [u64; 2],
-    /// Mean step times, ns.
+    /// Mean lengths of the steps, ns.
     pub times_ns: [i64; 2],
     /// Standard deviations of the step times, ns; `None` for a single step.
     pub spreads_ns: [Option<f64>; 2],
-    /// Mean time from the start of a step until it has ended on the host and on devices, ns.
-    /// `times_ns` are times on the host only.
-    pub whole_ns: [i64; 2],
-    /// Median time from the end of one step to the end of the next, on the host and on devices, on
-    /// the rank on which it is longest, ns; `None` for a single step.
-    pub periods_ns: [Option<i64>; 2],
-    /// Mean time per step in which devices carry out, or wait for, work launched before the
-    /// recording, ns.
-    pub before_recording_ns: [i64; 2],
     /// Mean time of a step in which no op and no runtime call runs, ns.
     pub between_ops_ns: [i64; 2],
     /// Second mean less first, ns.
@@ -63,13 +52,12 @@ pub struct StepChange {
 }
 
 impl StepChange {
-    /// Compares the steps in `common`, which all ranks of a run have. `None` if a run has no such
-    /// steps.
+    /// Compares the steps that count. `None` if a run has no such steps.
     pub(super) fn from_ranks(
         runs: [&[&RankAnalysis]; 2],
-        common: &[CommonSteps<'_>; 2],
+        run_steps: [&RunSteps; 2],
     ) -> Option<StepChange> {
-        let stats = common.each_ref().map(step_stats);
+        let stats = run_steps.map(step_stats);
         if stats.iter().any(|stats| stats.count == 0) {
             return None;
         }
@@ -90,16 +78,11 @@ impl StepChange {
             }
             _ => ChangeVerdict::SpreadUnknown,
         };
-        let mean_of =
-            |time_of: fn(&StepTime) -> i64| common.each_ref().map(|run| mean_time(run, time_of));
         Some(StepChange {
             steps: stats.map(|stats| stats.count),
             times_ns,
             spreads_ns,
-            whole_ns: mean_of(StepTime::whole_ns),
-            periods_ns: runs.map(longest_period),
-            before_recording_ns: mean_of(|step| step.before_recording_ns),
-            between_ops_ns: mean_of(|step| step.between_ops_ns),
+            between_ops_ns: runs.map(mean_between_ops),
             cost_ns,
             verdict,
         })
@@ -132,22 +115,17 @@ fn student_t(errors: [f64; 2], steps: [f64; 2]) -> f64 {
     STUDENT_T.get(place).copied().unwrap_or(2.0)
 }
 
-fn longest_period(ranks: &[&RankAnalysis]) -> Option<i64> {
-    let periods = ranks.iter().filter_map(|rank| step_period(&rank.steps));
-    periods.max()
-}
-
-/// Averages a time over the common steps of all ranks.
-fn mean_time(common: &CommonSteps<'_>, time_of: fn(&StepTime) -> i64) -> i64 {
+/// Averages the time outside ops and calls over the steps of all ranks that count.
+fn mean_between_ops(ranks: &[&RankAnalysis]) -> i64 {
     let mut stats = DurationStats::default();
-    let steps = common.steps.iter().flatten();
-    steps.for_each(|step| stats.add(time_of(step)));
+    let steps = ranks.iter().flat_map(|rank| counted_steps(&rank.steps));
+    steps.for_each(|step| stats.add(step.between_ops_ns));
     stats.mean_ns().round() as i64
 }
 
-fn step_stats(common: &CommonSteps<'_>) -> DurationStats {
+fn step_stats(steps: &RunSteps) -> DurationStats {
     let mut stats = DurationStats::default();
-    common.longest().for_each(|ns| stats.add(ns));
+    steps.lengths().for_each(|ns| stats.add(ns));
     stats
 }
 

@@ -15,8 +15,8 @@
 
 use super::TopOrder;
 use super::ranges::{HostRange, RangeSource, end_unfinished, host_ranges};
-use crate::steps::trace_steps;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_link::ranks::RankSteps;
 use etlink_model::{Correlation, DeviceTrace, NameId};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -243,7 +243,7 @@ impl SharedNames {
             classes: FxHashMap::default(),
         };
         let mut firsts: FxHashMap<Option<String>, NameId> = FxHashMap::default();
-        for step in trace_steps(trace) {
+        for step in RankSteps::all_of(trace) {
             // steps with equal names are numbered, but their ranges are not
             let unnumbered = step.name.rsplit_once(" (");
             let own = unnumbered.map_or(&step.name[..], |(name, _)| name);
@@ -252,9 +252,9 @@ impl SharedNames {
                 // steps that an optimizer ends are no ranges
                 continue;
             };
-            let first = *firsts.entry(step.phase.clone()).or_insert(id);
+            let first = *firsts.entry(step.work.phase.clone()).or_insert(id);
             names.shared.insert(id, first);
-            let title = match step.phase {
+            let title = match step.work.phase {
                 Some(phase) => format!("step ({phase})"),
                 None => "step".to_owned(),
             };

@@ -3,8 +3,9 @@
 use crate::support::{analyzed, analyzed_with, linked};
 use etlink_analyze::{
     CollectiveTotals, CommunicationWait, GapCause, KernelRules, Options, OutsideCause, RowClass,
-    StepExclusion, UtilizationWindow, device_use,
+    UtilizationWindow, device_use,
 };
+use etlink_link::ranks::StepExclusion;
 use etlink_model::NodeIdx;
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 
@@ -681,7 +682,7 @@ fn metrics_of_a_run() {
             .map(|metric| metric.value)
     };
     for (name, want) in [
-        ("avg_step_time", 81.5e-6),
+        ("avg_step_time", 101e-6),
         ("communication_time_per_step", 10e-6),
         ("total_trace_time", 383e-6),
         ("total_kernel_time", 160e-6),
@@ -691,10 +692,7 @@ fn metrics_of_a_run() {
         ("dominant_kernel_concentration", 75.0),
         ("memory_transfer_overhead", 100.0 * 40.0 / 383.0),
         ("average_memory_bandwidth", 2.0),
-        (
-            "communication_overhead",
-            100.0 * (10.0 / 81.0 + 10.0 / 82.0) / 2.0,
-        ),
+        ("communication_overhead", 100.0 * 10.0 / 101.0),
         ("break_down_gemm", 120e-6),
         ("break_down_nccl", 40e-6),
         // 4096 bytes each in 10 us, factor 2 · 1/2
@@ -1279,17 +1277,18 @@ fn tables_of_device_time_are_of_the_steps() {
     let [time] = &analysis.breakdown[..] else {
         panic!("one device")
     };
-    assert_eq!((time.start_ns, time.window_ns), (60_000, 340_000));
-    assert_eq!(time.exposed_memory_ns, 30_000);
+    // the step begins when the row from before ends
+    assert_eq!((time.start_ns, time.window_ns), (240_000, 160_000));
+    assert_eq!(time.exposed_memory_ns, 0);
     assert_eq!(time.computation_ns, 40_000);
-    assert_eq!(time.outside_ns, (200 - 60 + 240 - 230) * US);
+    assert_eq!(time.outside_ns, 0);
     assert_eq!(time.idle_ns, (40 + 30 + 50) * US);
     let [idle] = &analysis.idle[..] else {
         panic!("one device")
     };
     assert_eq!(
         (idle.busy_ns, idle.outside_ns, idle.idle_ns),
-        (70_000, 150_000, 120_000)
+        (40_000, 0, 120_000)
     );
     let all = analysis.outside.iter();
     let all: i64 = all.map(|outside| outside.sum_ns).sum();
@@ -1300,14 +1299,8 @@ fn tables_of_device_time_are_of_the_steps() {
     assert_eq!((copies.rows, copies.bytes), (1, 600));
     // the stream is free for the step once its row from before the step ends
     let streams: Vec<_> = analysis.stream_idle.iter().collect();
-    assert_eq!(
-        (streams[0].outside_ns, streams[0].idle_ns),
-        (20_000, 210_000)
-    );
-    assert_eq!(
-        (streams[1].outside_ns, streams[1].idle_ns),
-        (180_000, 40_000)
-    );
+    assert_eq!((streams[0].outside_ns, streams[0].idle_ns), (0, 90_000));
+    assert_eq!((streams[1].outside_ns, streams[1].idle_ns), (0, 40_000));
 }
 
 /// ```text
@@ -1342,11 +1335,7 @@ fn kernels_are_of_the_steps_that_launched_them() {
             )
         })
         .collect();
-    // work after the last step may be part of it
-    assert_eq!(
-        sums,
-        [("gemm", 1, 40_000), ("b", 1, 10_000), ("c", 1, 10_000)]
-    );
+    assert_eq!(sums, [("gemm", 1, 40_000), ("b", 1, 10_000)]);
     let outside = analysis.outside.iter();
     let outside: Vec<_> = outside
         .map(|of| (of.launched, of.rows, of.sum_ns))
@@ -1355,18 +1344,20 @@ fn kernels_are_of_the_steps_that_launched_them() {
         outside,
         [
             (OutsideCause::BeforeRecording, 1, 120_000),
-            (OutsideCause::BeforeSteps, 1, 30_000)
+            (OutsideCause::BeforeSteps, 1, 30_000),
+            (OutsideCause::AfterSteps, 1, 10_000)
         ]
     );
     // the op takes 30 of the 280 us, and the call after it 1
     assert_eq!(analysis.steps[0].between_ops_ns, 249_000);
-    // the step is 280 us long; in the first 100 the row from before runs
-    assert_eq!(analysis.steps[0].before_recording_ns, 100_000);
+    // the step begins when the device has ended the work launched before it
+    let step = &analysis.steps[0];
+    assert_eq!((step.begin_ns, step.length_ns), (150_000, 150_000));
     let [rate] = &analysis.work[..] else {
         panic!("one device")
     };
-    assert_eq!((rate.rows, rate.steps, rate.window_ns), (1, 1, 180_000));
-    assert!((rate.tflops - 12e6 / 180e3 / 1e3).abs() < 1e-12, "{rate:?}");
+    assert_eq!((rate.rows, rate.steps, rate.window_ns), (1, 1, 150_000));
+    assert!((rate.tflops - 12e6 / 150e3 / 1e3).abs() < 1e-12, "{rate:?}");
 }
 
 /// ```text
@@ -1728,6 +1719,6 @@ fn what_nothing_explains_begins_where_the_known_causes_end() {
     // `b` waits from 500 on, when `o` ends
     assert_eq!(
         (device.idle_ns, device.outside_ns, device.unexplained_ns),
-        (410 * US, 100 * US, 200 * US)
+        (300 * US, 0, 200 * US)
     );
 }

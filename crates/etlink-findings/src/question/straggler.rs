@@ -13,8 +13,9 @@ struct NameTime {
     time_ns: i64,
 }
 
-/// Scales the work of `rank` to the median time of the other ranks, name by name: work of hosts and
-/// devices, without communication. Work that the rank does more often than others stays. O(nodes).
+/// Shortens the work of `rank` to the median time of the other ranks, name by name: work of hosts
+/// and devices, without communication. Work that takes less time than on other ranks, or occurs more
+/// often, stays. O(nodes).
 ///
 /// # Errors
 /// There is no such rank, or no other.
@@ -61,9 +62,11 @@ pub fn straggler_edits(
             continue;
         };
         let factor = median / own.mean_ns();
-        edits
-            .scaled
-            .extend(own.nodes.iter().map(|node| (*node, factor)));
+        if factor < 1.0 {
+            edits
+                .scaled
+                .extend(own.nodes.iter().map(|node| (*node, factor)));
+        }
     }
     // The hash map has no defined order.
     edits.scaled.sort_by_key(|(node, _)| *node);

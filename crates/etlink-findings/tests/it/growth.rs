@@ -3,6 +3,7 @@
 
 use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{RankPart, rank_causes, run_findings};
+use etlink_link::ranks::RunSteps;
 use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_model::NodeIdx;
 use etlink_testing::{Oddity, grows_evenly};
@@ -38,7 +39,7 @@ fn find_causes(trace: &LinkedTrace, rules: &KernelRules) {
         first: NodeIdx(0),
         causes,
     };
-    black_box(run_findings(&graph, vec![part]));
+    black_box(run_findings(&graph, vec![part], &RunSteps::default()));
 }
 
 fn linked_trace(oddity: Oddity, events: usize) -> LinkedTrace {

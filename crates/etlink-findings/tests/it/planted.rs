@@ -9,7 +9,7 @@ use etlink_findings::{
     CauseKind, KINDS, RankCauses, RankPart, RunFindings, rank_causes, run_findings,
 };
 use etlink_kineto::KinetoReadOptions;
-use etlink_link::ranks::{RankSummary, join_ranks};
+use etlink_link::ranks::{RankSummary, RunSteps, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};
 use etlink_model::{DurationNs, GlobalRank, KeepEvents, NodeIdx, RankIdx};
 use etlink_replay::{RankGraph, collective_nodes, graph_from_trace, join_graphs};
@@ -69,7 +69,11 @@ pub(crate) fn find_in_trace(draw: &TraceBuilder) -> RunFindings {
         first: NodeIdx(0),
         causes: rank_causes(&trace, &rules, &analysis),
     };
-    run_findings(&graph_from_trace(&trace).expect("a graph"), vec![part])
+    run_findings(
+        &graph_from_trace(&trace).expect("a graph"),
+        vec![part],
+        &RunSteps::default(),
+    )
 }
 
 pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
@@ -91,7 +95,7 @@ pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
             first: NodeIdx(0),
             causes: causes.remove(0),
         };
-        return run_findings(&one.graph, vec![part]);
+        return run_findings(&one.graph, vec![part], &RunSteps::default());
     }
     let matches = join_ranks(&summaries);
     let nodes = collective_nodes(&summaries, &matches);
@@ -101,7 +105,7 @@ pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
         let first = joined.first_node(RankIdx::new(place)).expect("a rank");
         parts.push(RankPart { first, causes });
     }
-    run_findings(&joined.graph, parts)
+    run_findings(&joined.graph, parts, &RunSteps::of_ranks(&summaries, &[]))
 }
 
 fn plant(kinds: &[CauseKind], seed: u64) -> Outcome {

@@ -5,6 +5,7 @@ use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{
     CauseKind, QuestionError, RankPart, WhatIfQuestion, answer_for_graph, rank_causes, run_findings,
 };
+use etlink_link::ranks::RunSteps;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::NodeIdx;
 use etlink_replay::{GraphEdits, ReplaySettings, graph_from_trace, run_graph, work_makespan};
@@ -109,7 +110,7 @@ fn launch_bound_programs_gain_what_graphs_gain() {
             first: NodeIdx(0),
             causes,
         };
-        let found = run_findings(&graph, vec![part]);
+        let found = run_findings(&graph, vec![part], &RunSteps::default());
         let mut findings = found.findings.iter();
         let finding = findings.find(|one| one.kind == CauseKind::SmallKernels);
         let finding = finding.unwrap_or_else(|| panic!("{host_us} us, {ops} ops: {found:#?}"));

@@ -4,6 +4,7 @@
 use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{CauseKind, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_link::LinkOptions;
+use etlink_link::ranks::RunSteps;
 use etlink_model::{DeviceTrace, DurationNs, NodeIdx, TimeNs};
 use etlink_replay::graph_from_trace;
 use flate2::read::MultiGzDecoder;
@@ -24,7 +25,11 @@ fn find(device: DeviceTrace) -> RunFindings {
         first: NodeIdx(0),
         causes: rank_causes(&trace, &rules, &analysis),
     };
-    run_findings(&graph_from_trace(&trace).expect("a graph"), vec![part])
+    run_findings(
+        &graph_from_trace(&trace).expect("a graph"),
+        vec![part],
+        &RunSteps::default(),
+    )
 }
 
 /// Delays all events from `at` on by `by`, and extends those running at that time.

@@ -24,6 +24,7 @@ mod groups;
 mod inferred;
 mod join;
 mod rank_set;
+mod run_steps;
 mod selection;
 mod skew;
 mod stated_steps;
@@ -46,13 +47,15 @@ pub use join::{
     ProblemExample, RunJoin, join_ranks, rank_list,
 };
 pub use rank_set::RankSet;
+pub use run_steps::{RunStep, RunSteps};
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, bus_factor, collective_skews};
 pub use step_numbers::align_step_numbers;
-pub use steps::{OPTIMIZER_STEP, RankSteps, SeparateRanges, StepSpan, step_definition};
+pub use steps::{
+    OPTIMIZER_STEP, RankSteps, SeparateRanges, StepExclusion, StepSpan, step_definition,
+};
 pub use stragglers::{
-    StepStragglers, StragglerStats, job_step_times, job_steps_total, step_began_later,
-    step_stragglers, straggler_stats,
+    StepStragglers, StragglerStats, step_began_later, step_stragglers, straggler_stats,
 };
 pub use summary::{
     CommExtent, Communication, GroupIdentity, LostCommunication, Peers, RankSummary,

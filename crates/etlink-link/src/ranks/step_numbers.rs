@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::ranks::testing::{collective, rank};
     use crate::ranks::{StepSpan, join_ranks};
-    use etlink_model::{CollectiveKind, StepIdx, StepWork, UnixNs};
+    use etlink_model::{CollectiveKind, StepIdx, UnixNs};
 
     /// Ranks with these numbers of the first step, whose clocks are `ahead` of the first.
     fn run(first_step: [i64; 3], ahead: i64) -> Vec<RankSummary> {
@@ -75,12 +75,9 @@ mod tests {
             for number in 0..4 {
                 let at = number * 100 + ahead * summary.rank.0;
                 collective(summary, CollectiveKind::AllReduce, 0, number, (at, at + 50));
-                summary.steps.all.push(StepSpan {
-                    name: format!("ProfilerStep#{}", first + number),
-                    start_ns: UnixNs(at),
-                    end_ns: UnixNs(at + 100),
-                    work: StepWork::default(),
-                });
+                let name = format!("ProfilerStep#{}", first + number);
+                let span = (UnixNs(at), UnixNs(at + 100));
+                summary.steps.all.push(StepSpan::on_host(name, span));
                 summary.steps.by_comm.push(StepIdx::new(number as usize));
             }
         }

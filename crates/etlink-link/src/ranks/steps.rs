@@ -13,12 +13,15 @@
 //! to no step, here and for all users of this module.
 
 mod inference;
+mod lengths;
 mod numbered;
 mod separate;
 
+pub use lengths::StepExclusion;
 pub use separate::SeparateRanges;
 
 use crate::{LinkedTrace, NoLaunch};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{
     CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, RfId, SlicedStep, StepIdx,
     StepWork, ThreadIdx, TimeNs, UnixNs,
@@ -31,18 +34,46 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A step at an edge that is shorter than each other one divided by this is truncated.
 const STUB_PART: i64 = 10;
 
-/// A step of a rank.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A step of a rank, by the rank's clock.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
+)]
 pub struct StepSpan {
     /// Name, equal on all ranks of the step: `ProfilerStep#7`, or [`OPTIMIZER_STEP`] with the
     /// number of the `Optimizer.step#…` that ends it, counted from 0 in the recording.
     pub name: String,
-    /// Start, by this rank's clock.
+    /// Start on the host.
     pub start_ns: UnixNs,
-    /// End, by this rank's clock.
+    /// End on the host.
     pub end_ns: UnixNs,
+    /// Begin of the step's length: the end of the previous step's, or `start_ns`.
+    pub begin_ns: UnixNs,
+    /// End of the step's length: of the host's range and the device work launched in it, whichever
+    /// is later.
+    pub done_ns: UnixNs,
+    /// Reason why the step does not count; `None` for most steps.
+    pub excluded: Option<StepExclusion>,
     /// Work stated in its name.
     pub work: StepWork,
+}
+
+impl StepSpan {
+    /// Creates a step without device work.
+    pub fn on_host(name: String, (start_ns, end_ns): (UnixNs, UnixNs)) -> StepSpan {
+        StepSpan {
+            name,
+            start_ns,
+            end_ns,
+            begin_ns: start_ns,
+            done_ns: end_ns,
+            ..StepSpan::default()
+        }
+    }
+
+    /// Length of the step, ns.
+    pub fn length_ns(&self) -> i64 {
+        self.done_ns.since(self.begin_ns)
+    }
 }
 
 /// Steps of a rank.
@@ -80,6 +111,8 @@ pub(crate) struct StepRanges {
     names: Vec<String>,
     /// True if sorted by record function ids, not by times.
     by_id: bool,
+    /// True if the program may do other work between steps.
+    is_separate: bool,
 }
 
 /// Relation between ranges and steps.
@@ -96,7 +129,7 @@ impl RankSteps {
     /// O(ops + n log steps).
     pub fn new(trace: &LinkedTrace, communications: impl Iterator<Item = NodeIdx>) -> RankSteps {
         let found = StepRanges::of_trace(&trace.device);
-        let all = found.step_spans(&trace.device);
+        let all = lengths::with_lengths(&found, trace);
         let by_comm = if all.is_empty() {
             communications.map(|_| StepIdx::NONE).collect()
         } else {
@@ -105,6 +138,17 @@ impl RankSteps {
                 .collect()
         };
         RankSteps { all, by_comm }
+    }
+
+    /// Returns the steps of a trace, in order, with their lengths. O(ops + rows log rows).
+    pub fn of_trace(trace: &LinkedTrace) -> Vec<StepSpan> {
+        lengths::with_lengths(&StepRanges::of_trace(&trace.device), trace)
+    }
+
+    /// Returns the step of each device row: the one in which it was launched. `steps` are those of
+    /// the trace. O(rows log rows).
+    pub fn of_rows(trace: &LinkedTrace, steps: &[StepSpan]) -> Vec<StepIdx> {
+        lengths::steps_of_rows(trace, steps)
     }
 
     /// Returns the numbered steps of a device trace, for a slice of it. O(ops).
@@ -131,12 +175,13 @@ impl RankSteps {
                 start: device.header.trace_time(span.start_ns),
                 end: device.header.trace_time(span.end_ns),
                 work: span.work,
+                is_separate: found.is_separate,
             });
         }
         steps
     }
 
-    /// Returns the steps of a device trace alone, in order. O(ops).
+    /// Returns the steps of a device trace alone, in order, without their device work. O(ops).
     pub fn all_of(device: &DeviceTrace) -> Vec<StepSpan> {
         StepRanges::of_trace(device).step_spans(device)
     }
@@ -243,6 +288,7 @@ impl StepRanges {
             works: steps.iter().map(|step| step.work.clone()).collect(),
             names: steps.iter().map(|step| step.name.clone()).collect(),
             by_id: steps.iter().all(|step| step.id.get().is_some()),
+            is_separate: steps.iter().any(|step| step.is_separate),
         }
     }
 
@@ -252,8 +298,10 @@ impl StepRanges {
         let by_id = way == Way::Is && ranges.iter().all(|range| range.id.get().is_some());
         let mut both: Vec<(Range, StepWork)> = ranges.into_iter().zip(works).collect();
         both.sort_by_key(|(range, _)| (by_id.then_some(range.id), range.start, range.op));
-        let (ranges, works) = both.into_iter().unzip();
+        let (ranges, works): (Vec<Range>, _) = both.into_iter().unzip();
         StepRanges {
+            // A number at the end says that steps follow each other.
+            is_separate: way == Way::Is && ranges.iter().any(|range| range.number.is_none()),
             name: name.to_owned(),
             way,
             ranges,
@@ -276,11 +324,10 @@ impl StepRanges {
                 Some(number) => format!("{}{number}", self.name),
                 None => op_name(device, range.op).to_owned(),
             };
+            let span = [range.start, range.end].map(|time| device.header.unix_time(time));
             steps.push(StepSpan {
-                name: unique_name(name, &mut seen),
-                start_ns: device.header.unix_time(range.start),
-                end_ns: device.header.unix_time(range.end),
                 work: work.clone(),
+                ..StepSpan::on_host(unique_name(name, &mut seen), span.into())
             });
         }
         steps
@@ -291,12 +338,9 @@ impl StepRanges {
         let mut steps = vec![];
         for (number, pair) in (1..).zip(self.ranges.windows(2)) {
             let [before, last] = pair else { continue };
-            steps.push(StepSpan {
-                name: format!("{}{number}", self.name),
-                start_ns: device.header.unix_time(before.end),
-                end_ns: device.header.unix_time(last.end),
-                work: StepWork::default(),
-            });
+            let span = [before.end, last.end].map(|time| device.header.unix_time(time));
+            let name = format!("{}{number}", self.name);
+            steps.push(StepSpan::on_host(name, span.into()));
         }
         steps
     }

@@ -15,8 +15,8 @@
 
 use super::arrivals::aligned;
 use super::delays::{DelayCharge, DelayedCollective, RunDelays};
-use super::{MatchMember, RankClock, RankSteps, RankSummary, RunJoin};
-use etlink_model::{CommonNs, GlobalRank, RankIdx, StepIdx};
+use super::{MatchMember, RankClock, RankSummary, RunJoin, RunSteps};
+use etlink_model::{CommonNs, GlobalRank, RankIdx};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -63,12 +63,11 @@ pub struct StepStragglers {
     pub step: Option<String>,
     /// First start of the step; without a step, the first arrival.
     pub start_ns: CommonNs,
-    /// Time from its latest start on a rank to its latest end, ns; 0 without a step.
-    pub job_ns: i64,
+    /// Length of the step, from its begin on the last rank to its end on the last, ns; 0 without a
+    /// step.
+    pub length_ns: i64,
     /// Time from its first start on a rank to its latest, ns; 0 without a step.
     pub begin_spread_ns: i64,
-    /// Duration on the rank with the longest, ns; 0 without a step.
-    pub longest_ns: i64,
     /// Number of collectives and messages whose last rank launched its side in this step.
     pub collectives: u64,
     /// Number of these whose sides were launched in different steps.
@@ -110,23 +109,21 @@ pub fn step_stragglers(
     for collective in &delays.collectives {
         of_step.entry(collective.step).or_default().push(collective);
     }
-    let times = step_times(ranks, clocks);
+    let run = RunSteps::of_ranks(ranks, clocks);
     let mut steps = Vec::with_capacity(of_step.len());
     for (name, collectives) in of_step {
         let first_arrivals = collectives.iter().filter_map(|one| one.arrivals.first());
         let first = first_arrivals.map(|arrival| arrival.at_ns).min();
-        let time = name.and_then(|name| times.get(name));
         let mut step = StepStragglers {
             step: name.map(str::to_owned),
             start_ns: first.unwrap_or_default(),
             collectives: collectives.len() as u64,
             ..StepStragglers::default()
         };
-        if let Some(time) = time {
-            step.start_ns = time.first_begin;
-            step.job_ns = time.last_end.since(time.last_begin).max(0);
-            step.begin_spread_ns = time.last_begin.since(time.first_begin);
-            step.longest_ns = time.longest_ns;
+        if let Some(time) = name.and_then(|name| run.find(name)) {
+            step.start_ns = time.first_start_ns;
+            step.length_ns = time.length_ns();
+            step.begin_spread_ns = time.last_start_ns.since(time.first_start_ns);
         }
         let mut sums = RankSums::new(ranks);
         for collective in collectives {
@@ -146,40 +143,6 @@ pub fn step_stragglers(
         (a.step.is_some(), a.start_ns, &a.step).cmp(&(b.step.is_some(), b.start_ns, &b.step))
     });
     steps
-}
-
-/// Returns the names and durations of the job's steps, by name: from the latest start on a rank to
-/// the latest end, ns. Excludes steps that are truncated on all ranks.
-pub fn job_step_times(ranks: &[RankSummary], clocks: &[RankClock]) -> Vec<(String, i64)> {
-    let times = step_times(ranks, clocks).into_iter();
-    times
-        .filter(|(_, time)| time.is_whole)
-        .map(|(name, time)| {
-            let length = time.last_end.since(time.last_begin).max(0);
-            (name.to_owned(), length)
-        })
-        .collect()
-}
-
-/// Returns the total time of the job's steps, ns, each from its latest start on a rank to its
-/// latest end. Time in several steps, as if ranks count them differently, counts once. `None`
-/// without steps.
-pub fn job_steps_total(ranks: &[RankSummary], clocks: &[RankClock]) -> Option<i64> {
-    let times = step_times(ranks, clocks);
-    let mut spans: Vec<(CommonNs, CommonNs)> = times
-        .values()
-        .filter(|time| time.is_whole)
-        .map(|time| (time.last_begin, time.last_end))
-        .collect();
-    spans.sort_unstable();
-    let (mut until, _) = *spans.first()?;
-    let mut total = 0i64;
-    for (begin, end) in spans {
-        let begin = begin.max(until);
-        total = total.saturating_add(end.since(begin).max(0));
-        until = until.max(end);
-    }
-    Some(total)
 }
 
 /// Returns true if a rank's recording shows that its first step began later than the others'.
@@ -209,40 +172,6 @@ fn spans_steps(ranks: &[RankSummary], collective: &DelayedCollective<'_>) -> boo
 fn step(ranks: &[RankSummary], member: MatchMember) -> Option<&str> {
     let summary = ranks.get(member.rank.index())?;
     Some(summary.steps.get(member.communication)?.name.as_str())
-}
-
-/// Times of a step on the ranks.
-struct StepTimes {
-    first_begin: CommonNs,
-    last_begin: CommonNs,
-    last_end: CommonNs,
-    longest_ns: i64,
-    /// True if the step is whole on at least one rank.
-    is_whole: bool,
-}
-
-fn step_times<'f>(ranks: &'f [RankSummary], clocks: &[RankClock]) -> BTreeMap<&'f str, StepTimes> {
-    let mut times: BTreeMap<&str, StepTimes> = BTreeMap::new();
-    for (at, summary) in ranks.iter().enumerate() {
-        let stubs = RankSteps::stubs(&summary.steps.all);
-        for (place, step) in summary.steps.all.iter().enumerate() {
-            let begin = aligned(clocks, RankIdx::new(at), step.start_ns);
-            let end = aligned(clocks, RankIdx::new(at), step.end_ns);
-            let time = times.entry(&step.name).or_insert(StepTimes {
-                first_begin: begin,
-                last_begin: begin,
-                last_end: end,
-                longest_ns: 0,
-                is_whole: false,
-            });
-            time.is_whole |= !stubs.contains(&StepIdx::new(place));
-            time.first_begin = begin.min(time.first_begin);
-            time.last_begin = begin.max(time.last_begin);
-            time.last_end = end.max(time.last_end);
-            time.longest_ns = step.end_ns.since(step.start_ns).max(time.longest_ns);
-        }
-    }
-    times
 }
 
 struct RankSums {

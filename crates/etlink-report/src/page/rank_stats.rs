@@ -1,9 +1,8 @@
 //! Arrival times of ranks at each collective, for a heat map.
 
 use etlink_link::ranks::{
-    CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, StragglerStats,
-    collective_arrivals, collective_skews, job_step_times, select_run, step_began_later,
-    straggler_stats,
+    CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, RunSteps, StragglerStats,
+    collective_arrivals, collective_skews, select_run, step_began_later, straggler_stats,
 };
 use etlink_model::GlobalRank;
 use serde::Serialize;
@@ -31,10 +30,9 @@ pub struct RankStats {
     pub(super) count: usize,
     /// Delays for the heat map.
     pub(super) late: ArrivalDelays,
-    /// Steps of the job by name, with the time in ns from the latest begin to the latest end on any
-    /// rank.
+    /// Steps of the run.
     #[serde(skip)]
-    pub(super) job_steps_ns: Vec<(String, i64)>,
+    pub(super) steps: RunSteps,
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     pub(super) began_steps_later: Vec<GlobalRank>,
@@ -72,7 +70,7 @@ impl RankStats {
         let began_later = all.filter(|rank| step_began_later(ranks, &clocks, *rank));
         RankStats {
             began_steps_later: began_later.collect(),
-            job_steps_ns: job_step_times(ranks, &clocks),
+            steps: RunSteps::of_ranks(ranks, &clocks),
             ranks: straggler_stats(ranks, join, &clocks),
             absent,
             late,

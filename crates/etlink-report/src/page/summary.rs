@@ -1,7 +1,7 @@
 //! Summary of the page: sums and shares of figures in the tables.
 
 use super::{RankStats, ReportPage, ReportRank, strings};
-use etlink_analyze::{Utilization, UtilizationWindow, counted_steps, is_counted_step};
+use etlink_analyze::{Utilization, UtilizationWindow, counted_steps};
 use etlink_link::LinkReport;
 use etlink_link::ranks::step_definition;
 use etlink_model::{GlobalRank, Severity};
@@ -151,64 +151,31 @@ fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
     sums
 }
 
-/// Returns the median step time and its description: steps of the job if ranks are compared, else
-/// of the longest rank per step. For an even number, the median is the mean of the two middle
-/// values.
+/// Returns the mean length of a step and its description: of the run if ranks are compared, else of
+/// the rank with the longest steps.
 fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
-    let ranks = || page.ranks.iter().map(|rank| &rank.analysis.steps[..]);
-    let of_job = page.met.map(|met| {
-        let steps = met.job_steps_ns.iter();
-        let counted = steps.filter(|(name, _)| is_counted_step(ranks(), name));
-        counted.map(|(_, ns)| *ns).collect::<Vec<i64>>()
-    });
-    if let Some(mut steps) = of_job.filter(|steps| !steps.is_empty()) {
-        steps.sort_unstable();
-        let which = match steps.len() {
-            1 => "1 step".to_owned(),
-            count => format!("median of {count} steps"),
-        };
-        let of = format!("{which}, from the last rank's start to the last rank's end");
-        return Some((median_ns(&steps)?, of));
-    }
-    longest_step_time(page.ranks)
-}
-
-/// Returns the median step time and its description for ranks that are not compared.
-fn longest_step_time(ranks: &[ReportRank]) -> Option<(i64, String)> {
-    let ranks: Vec<&ReportRank> = ranks
-        .iter()
-        .filter(|rank| !rank.analysis.steps.is_empty())
-        .collect();
-    let mut longest: BTreeMap<(&str, usize), i64> = BTreeMap::new();
-    for (at, step) in ranks
-        .iter()
-        .flat_map(|rank| counted_steps(&rank.analysis.steps).enumerate())
-    {
-        // with one rank, two steps of the same name are two steps
-        let key = (step.name.as_str(), if ranks.len() == 1 { at } else { 0 });
-        longest
-            .entry(key)
-            .and_modify(|ns| *ns = step.duration_ns.max(*ns))
-            .or_insert(step.duration_ns);
-    }
-    let mut steps: Vec<i64> = longest.into_values().collect();
-    steps.sort_unstable();
-    let median = median_ns(&steps)?;
-    let of = match (steps.len(), ranks.len()) {
-        (1, 1) => "1 step".to_owned(),
-        (count, 1) => format!("median of {count} steps"),
-        (1, ranks) => format!("1 step, the longest of {ranks} ranks"),
-        (count, ranks) => format!("median of {count} steps, each the longest of {ranks} ranks"),
+    let mean_of = |count: usize| match count {
+        1 => "1 step".to_owned(),
+        count => format!("mean of {count} steps"),
     };
-    Some((median, of))
-}
-
-/// Returns the median of ascending `times`; for an even number, the mean of the two middle values,
-/// rounded down.
-fn median_ns(times: &[i64]) -> Option<i64> {
-    let upper = *times.get(times.len() / 2)?;
-    let lower = times[(times.len() - 1) / 2];
-    Some(lower.midpoint(upper))
+    let steps = page.met.map(|met| &met.steps);
+    if let Some((steps, mean_ns)) = steps.and_then(|steps| Some((steps, steps.mean_ns()?))) {
+        let which = mean_of(steps.counted().count());
+        let of = format!("{which}, from the last rank's begin to the last rank's end");
+        return Some((mean_ns, of));
+    }
+    let means = page.ranks.iter().filter_map(|rank| {
+        let lengths = counted_steps(&rank.analysis.steps).map(|step| step.length_ns);
+        let count = lengths.clone().count();
+        let total = lengths.reduce(i64::saturating_add)?;
+        Some((total / i64::try_from(count).ok()?, count))
+    });
+    let (mean_ns, count) = means.max()?;
+    let of = match page.ranks.len() {
+        1 => mean_of(count),
+        ranks => format!("{}, the longest of {ranks} ranks", mean_of(count)),
+    };
+    Some((mean_ns, of))
 }
 
 fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
@@ -265,25 +232,16 @@ pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
 }
 
 fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let (median, mut note) = step_time(page)?;
+    let (mean_ns, mut note) = step_time(page)?;
     let ranks = page.ranks.iter();
-    let steps = ranks.flat_map(|rank| &rank.analysis.steps);
-    if let Some(step) = steps.clone().find_map(|step| step_definition(&step.name)) {
+    let mut steps = ranks.flat_map(|rank| &rank.analysis.steps);
+    if let Some(step) = steps.find_map(|step| step_definition(&step.name)) {
         note += &format!("; a step is {step}");
-    }
-    let waiting = steps.max_by_key(|step| step.before_recording_ns);
-    if let Some(step) = waiting.filter(|step| step.before_recording_ns > 0) {
-        note += &format!(
-            "; on the host. Including device work, one step takes {}, with {} of work launched before \
-            the recording",
-            time_text(step.whole_ns()),
-            time_text(step.before_recording_ns)
-        );
     }
     note += &left_out_text(page);
     Some(SummaryCard {
         name: "Step time",
-        value: time_text(median),
+        value: time_text(mean_ns),
         note,
     })
 }

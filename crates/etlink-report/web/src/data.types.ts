@@ -664,8 +664,9 @@ export type StepTime = {
   tokens: number | null;
   start_ns: number;
   duration_ns: number;
+  begin_ns: number;
+  length_ns: number;
   between_ops_ns: number;
-  before_recording_ns: number;
   rows: number;
   excluded: null;
   device_start_ns: number;

@@ -14,10 +14,9 @@ use crate::run_query::RunQuery;
 use crate::table::{count, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
-use etlink_analyze::{KernelRules, Options, analyze};
+use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::RunFindings;
 use etlink_link::limits::LOST_PART;
-use etlink_link::ranks::job_steps_total;
 use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
@@ -48,9 +47,6 @@ pub struct FindingsReport {
     pub excluded: Vec<Excluded>,
     /// Ranks of the run without results here.
     pub absent: Vec<GlobalRank>,
-    /// Total length of the job's steps, from the last start on a rank to the last end, in ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_step_ns: Option<i64>,
     /// Definition of a step, if it is not a `ProfilerStep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_definition: Option<String>,
@@ -232,10 +228,10 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     }
     let definitions = ranks.iter().filter_map(|rank| rank.value.step_definition());
     let step_definition = definitions.map(str::to_owned).next();
-    let (found, job_step_ns) = match ranks.len() {
-        0 => (RunFindings::default(), None),
+    let found = match ranks.len() {
+        0 => RunFindings::default(),
         // a single rank waits for nobody, and needs no other clock
-        1 => (ranks.remove(0).value.alone(), None),
+        1 => ranks.remove(0).value.alone(),
         _ => {
             let found = findings_of_ranks(ranks, runs.options.align)?;
             notes.extend(found.match_notes);
@@ -246,7 +242,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
                 .collect();
             notes.extend(cut.iter().map(Excluded::note));
             excluded.extend(cut);
-            (found.findings, found.job_ns)
+            found.findings
         }
     };
     Ok(FindingsReport {
@@ -255,7 +251,6 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         anomalies,
         excluded,
         absent,
-        job_step_ns,
         step_definition,
         found,
         name: runs.run_name(results.run),
@@ -267,8 +262,6 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
 /// Findings of several ranks as one graph.
 struct JoinedFindings {
     findings: RunFindings,
-    /// Total length of their steps, from the last rank's start, in ns.
-    job_ns: Option<i64>,
     /// Notes on ranks that do not match.
     match_notes: Vec<String>,
     /// Labels of ranks that were left out.
@@ -289,7 +282,6 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
         found.push(rank.value);
     }
     let joined = JoinedRun::new(summaries, align);
-    let job_ns = job_steps_total(&joined.summaries, &joined.clocks);
     let match_notes = joined.match_notes();
     let left_out = ranks_left_out(&joined, &is_cut);
     let left_out = labels.into_iter().zip(left_out);
@@ -297,7 +289,6 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
     Ok(JoinedFindings {
         left_out: left_out.map(|(label, _)| label).collect(),
         findings: joined_findings(&joined, found)?,
-        job_ns,
         match_notes,
     })
 }
@@ -313,18 +304,14 @@ fn findings_text(report: &FindingsReport) -> String {
     if let Some(definition) = &report.step_definition {
         let _ = writeln!(out, "a step is {definition}");
     }
-    if let Some(job_ns) = report.job_step_ns {
-        // Ranks do not start together, but the replay has to begin with the first one.
-        let which = match found.steps {
-            1 => "the step takes".to_owned(),
-            steps => format!("the {steps} steps take"),
-        };
+    if found.ranks > 1 && found.window == UtilizationWindow::Steps {
+        let length = match found.steps {
+            1 => "the step, ".to_owned(),
+            steps => format!("the {steps} steps, "),
+        } + &time(found.window_ns);
         let _ = writeln!(
             out,
-            "shares refer to {}, from the first rank's start to the last rank's end; {which} {} from \
-            the last rank's start",
-            time(found.window_ns),
-            time(job_ns)
+            "shares refer to {length} from the last rank's begin to the last rank's end"
         );
     }
     if found.ranks == 0 {

@@ -2,7 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, rank};
 use crate::ranks::{RankSteps, StepSpan, align_clocks, join_ranks};
 use etlink_model::CollectiveKind::AllReduce;
-use etlink_model::{StepIdx, StepWork, UnixNs};
+use etlink_model::{StepIdx, UnixNs};
 
 /// Draws all-reduces of three ranks with these arrivals, at intervals of 1000 ns, in these steps of
 /// each rank.
@@ -20,11 +20,9 @@ fn drawn(rounds: &[[i64; 3]], of: [&[u32]; 3]) -> (Vec<RankSummary>, RunJoin) {
         }
     }
     for (summary, of) in ranks.iter_mut().zip(of) {
-        let step = |(name, start_ns, end_ns): (&str, i64, i64)| StepSpan {
-            name: name.into(),
-            start_ns: UnixNs(start_ns + summary.rank.0),
-            end_ns: UnixNs(end_ns),
-            work: StepWork::default(),
+        let step = |(name, start_ns, end_ns): (&str, i64, i64)| {
+            let span = (UnixNs(start_ns + summary.rank.0), UnixNs(end_ns));
+            StepSpan::on_host(name.into(), span)
         };
         summary.steps = RankSteps {
             all: [("ProfilerStep#9", 0, 1950), ("ProfilerStep#10", 1950, 4000)]
@@ -95,18 +93,18 @@ fn each_step_has_its_stragglers() {
                 step.collectives,
                 step.spans_steps,
                 step.waited_ns,
-                step.longest_ns,
+                step.length_ns,
             )
         })
         .collect();
     assert_eq!(
         told,
         [
-            (Some("ProfilerStep#9"), 2, 0, 620 + 90, 1950),
-            (Some("ProfilerStep#10"), 1, 0, 200, 2050)
+            (Some("ProfilerStep#9"), 2, 0, 620 + 90, 1948),
+            (Some("ProfilerStep#10"), 1, 0, 200, 2048)
         ]
     );
-    assert_eq!((steps[0].job_ns, steps[0].begin_spread_ns), (1948, 2));
+    assert_eq!(steps[0].begin_spread_ns, 2);
     let late = |step: &StepStragglers| {
         step.stragglers
             .iter()
@@ -122,31 +120,6 @@ fn each_step_has_its_stragglers() {
         .map(|rank| rank.caused_ns + rank.began_late_ns)
         .sum();
     assert_eq!(steps.iter().map(|step| step.waited_ns).sum::<i64>(), caused);
-}
-
-/// Rank 1 starts counting steps at another number: the same time is in steps of two names.
-#[test]
-fn time_in_several_steps_of_a_job_counts_once() {
-    let step = |name: &str, start_ns: i64, end_ns: i64| StepSpan {
-        name: name.to_owned(),
-        start_ns: UnixNs(start_ns),
-        end_ns: UnixNs(end_ns),
-        work: StepWork::default(),
-    };
-    let of = |rank: i64, all: Vec<StepSpan>| RankSummary {
-        rank: GlobalRank(rank),
-        steps: RankSteps {
-            all,
-            by_comm: vec![],
-        },
-        ..RankSummary::default()
-    };
-    let ranks = [
-        of(0, vec![step("1", 0, 10), step("2", 10, 30)]),
-        of(1, vec![step("2", 10, 20), step("3", 20, 30)]),
-    ];
-    assert_eq!(job_steps_total(&ranks, &[]), Some(30));
-    assert_eq!(job_steps_total(&ranks[..0], &[]), None);
 }
 
 #[test]
@@ -239,12 +212,10 @@ fn a_first_step_began_later_where_the_recording_shows_it() {
         rank: GlobalRank(rank),
         window_ns: (UnixNs(recorded), UnixNs(1_000)),
         steps: RankSteps {
-            all: vec![StepSpan {
-                name: "step 1".to_owned(),
-                start_ns: UnixNs(begin),
-                end_ns: UnixNs(900),
-                work: Default::default(),
-            }],
+            all: vec![StepSpan::on_host(
+                "step 1".to_owned(),
+                (UnixNs(begin), UnixNs(900)),
+            )],
             by_comm: vec![],
         },
         ..RankSummary::default()

@@ -27,13 +27,12 @@ use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
 use etlink_analyze::{
-    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, is_counted_step, peak_metrics,
-    run_totals,
+    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
 use etlink_findings::RunFindings;
 use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{StragglerStats, job_step_times};
+use etlink_link::ranks::{RunSteps, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
 use etlink_run::rank_results::RankJob;
 use load::{AnalyzeConfig, load_at_once, load_runs};
@@ -58,10 +57,9 @@ pub(super) struct Analyzed {
     /// True to print full kernel names.
     #[serde(skip)]
     full_names: bool,
-    /// Durations of the steps, from the last start on a rank to the last end; empty for a single
-    /// rank.
+    /// Steps of the run.
     #[serde(skip)]
-    job_steps_ns: Vec<i64>,
+    run_steps: RunSteps,
     /// Largest possible gains of the run; `None` for written graphs.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<RunFindings>,
@@ -322,18 +320,7 @@ impl Analyzed {
         } else {
             vec![]
         };
-        let job_steps_ns = if is_joined {
-            job_step_times(&joined.summaries, &joined.clocks)
-                .into_iter()
-                .filter(|(name, _)| {
-                    let ranks = told.ranks.iter().map(|rank| &rank.said.steps[..]);
-                    is_counted_step(ranks, name)
-                })
-                .map(|(_, ns)| ns)
-                .collect()
-        } else {
-            vec![]
-        };
+        let run_steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
         told.notes.extend(joined.match_notes());
         // an uncertain clock matters only if a rank arrived late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
@@ -345,7 +332,7 @@ impl Analyzed {
             total,
             stragglers,
             requests,
-            job_steps_ns,
+            run_steps,
             findings,
             told,
             full_names: false,

@@ -57,20 +57,11 @@ pub(super) fn request_latencies(
                 p99_ns: latency.p99_ns,
                 trace_phase: phase,
                 trace_steps: found.map_or(0, steps),
-                trace_mean_ns: found.map(step_mean_ns),
+                trace_mean_ns: found.map(|found| found.durations.mean_ns().round() as i64),
             });
         }
     }
     all
-}
-
-/// Returns the mean time of a step, in ns. A step whose host runs ahead ends when the device does.
-fn step_mean_ns(totals: &PhaseTotals) -> i64 {
-    let steps = i64::try_from(totals.durations.count)
-        .unwrap_or(i64::MAX)
-        .max(1);
-    let on_device = totals.device_window_ns / steps;
-    on_device.max(totals.durations.mean_ns().round() as i64)
 }
 
 /// Returns the phase that a latency depends on: the first token waits for a prefill, each later one

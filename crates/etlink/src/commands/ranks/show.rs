@@ -240,13 +240,13 @@ fn by_step(one: &RanksReport) -> String {
             "(all)"
         });
         let is_step = step.step.is_some();
-        let [job, apart] = [step.job_ns, step.begin_spread_ns]
+        let [length, apart] = [step.length_ns, step.begin_spread_ns]
             .map(|ns| if is_step { time(ns) } else { "-".into() });
         let all = (step.waited_ns, step.began_late_ns);
         let late = most_of(&step.stragglers, |rank| rank.caused_ns);
         table.add(straggler_cells(
             name,
-            [job, apart],
+            [length, apart],
             step.collectives,
             all,
             late,
@@ -271,14 +271,14 @@ fn by_step(one: &RanksReport) -> String {
     let definition = steps.find_map(step_definition);
     let definition = definition.map_or(String::new(), |step| format!("step: {step}; "));
     format!(
-        "stragglers per step ({definition}step time: from the last rank's start to the last rank's end; most \
+        "stragglers per step ({definition}step time: from the last rank's begin to the last rank's end; most \
         for: the rank whose work the others waited for most)\n{table}"
     )
 }
 
 fn straggler_cells(
     name: &str,
-    [job, apart]: [String; 2],
+    [length, apart]: [String; 2],
     collectives: u64,
     (waited_ns, began_late_ns): (i64, i64),
     late: Option<&StragglerStats>,
@@ -291,7 +291,7 @@ fn straggler_cells(
     });
     [
         name.to_owned(),
-        job,
+        length,
         apart,
         collectives.to_string(),
         time(waited_ns),

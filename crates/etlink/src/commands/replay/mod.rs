@@ -34,7 +34,7 @@ use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use questions::AskedQuestion;
 use rules::UnusedRules;
 use serde::Serialize;
-use steps::{RankStep, ReplaySteps};
+use steps::{MeanStep, RankStep, RankSteps, replayed_steps};
 
 /// Results of a replay, as printed.
 #[derive(Serialize)]
@@ -61,6 +61,9 @@ pub(super) struct Replayed {
     /// Lengths of the steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     steps: Vec<RankStep>,
+    /// Mean length of the steps that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<MeanStep>,
     /// Results of other readers of a written graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     stock_replay: Option<StockReplay>,
@@ -231,8 +234,12 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let partners = CROSS_STEP_PARTNERS;
             replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
             replayed.dropped_waits = Some(dropped_waits(&trace.report));
-            let steps = ReplaySteps::new(trace, &graph)?;
-            replayed.steps = RankStep::from_runs(None, &steps, NodeIdx(0), &runs);
+            let steps = RankSteps {
+                rank: None,
+                bounds: &etlink_replay::step_bounds(trace, &graph),
+                first_node: NodeIdx(0),
+            };
+            (replayed.steps, replayed.step) = replayed_steps(&[steps], &[], &runs);
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -368,6 +375,7 @@ fn replay_graph(
         dropped_waits: None,
         cross_step: None,
         steps: vec![],
+        step: None,
         stock_replay: None,
         what_if: runs
             .plain

@@ -4,7 +4,7 @@ mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
-use super::steps::{RankStep, ReplaySteps};
+use super::steps::{RankSteps, replayed_steps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
@@ -17,7 +17,7 @@ use etlink_link::ranks::RankClock;
 use etlink_model::{DurationNs, RankIdx, UnixNs};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
-    RankLabels, RankNames, ReplayGraph, ReplayRun,
+    RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::run::{RankResult, RunResults, RunSet};
@@ -46,7 +46,7 @@ struct ReplayRank {
     /// Errors of predicting one step from another.
     cross_step: Option<CrossStepFigures>,
     /// Start and end of each step.
-    steps: ReplaySteps,
+    steps: Vec<StepBounds>,
 }
 
 impl ReplayRank {
@@ -255,6 +255,7 @@ fn run_without_ranks(
         dropped_waits: None,
         cross_step: None,
         steps: vec![],
+        step: None,
         stock_replay: None,
         what_if: None,
         critical_path: None,
@@ -276,7 +277,7 @@ fn replay_run(
         names,
         answers,
         cross_steps,
-        steps,
+        mut steps,
         is_written,
     } = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
@@ -286,6 +287,12 @@ fn replay_run(
         config.options.align && measured,
     );
     kept.align_clocks(&join.clocks);
+    for (steps, summary) in steps.iter_mut().zip(&join.summaries) {
+        // ranks may count steps from other numbers
+        for (step, named) in steps.iter_mut().zip(&summary.steps.all) {
+            step.span.name.clone_from(&named.name);
+        }
+    }
     let mut joined = etlink_replay::collective_nodes(&join.summaries, &join.matches);
     let joints = std::mem::take(&mut joined.collectives);
     let together =
@@ -318,12 +325,15 @@ fn replay_run(
     notes.extend(unused.notes());
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
     let ranks = together.by_rank(runs.unchanged());
-    for (place, (rank, own)) in ranks.iter().zip(&steps).enumerate() {
-        if let Some(first) = together.first_node(RankIdx::new(place)) {
-            let lengths = RankStep::from_runs(Some(rank.rank), own, first, &runs);
-            replayed.steps.extend(lengths);
-        }
+    let mut of_ranks = vec![];
+    for (place, (rank, bounds)) in ranks.iter().zip(&steps).enumerate() {
+        of_ranks.push(RankSteps {
+            rank: Some(rank.rank),
+            bounds,
+            first_node: together.first_node(RankIdx::new(place)).unwrap_or_default(),
+        });
     }
+    (replayed.steps, replayed.step) = replayed_steps(&of_ranks, &join.clocks, &runs);
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);
     }
@@ -354,7 +364,7 @@ struct KeptRanks {
     names: Vec<RankNames>,
     answers: Vec<RankAnswers>,
     cross_steps: Vec<Option<CrossStepFigures>>,
-    steps: Vec<ReplaySteps>,
+    steps: Vec<Vec<StepBounds>>,
     /// True if all ranks are written graphs.
     is_written: bool,
 }

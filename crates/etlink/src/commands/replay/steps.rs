@@ -1,14 +1,10 @@
-//! Lengths of a rank's steps in a run.
+//! Lengths of the steps in a run.
 
 use super::Runs;
-use anyhow::Result;
-use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::{KernelRules, StepExclusion, StepTime, analyze_steps};
-use etlink_link::LinkedTrace;
-use etlink_model::{GlobalRank, NodeIdx};
-use etlink_replay::{ReplayGraph, StepBounds, StepLength, step_bounds, step_lengths};
+use etlink_link::ranks::{RankClock, RunSteps, StepExclusion, StepSpan};
+use etlink_model::{DurationNs, GlobalRank, NodeIdx};
+use etlink_replay::{StepBounds, changed_steps};
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// A step of a rank.
 #[derive(Serialize)]
@@ -17,52 +13,75 @@ pub(super) struct RankStep {
     /// Rank of the step, in a run of several ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rank: Option<GlobalRank>,
-    #[serde(flatten)]
-    pub(super) length: StepLength,
-    /// Reason why medians ignore the step.
+    /// Name of the step.
+    pub(super) step: String,
+    /// Measured length in ns.
+    pub(super) unchanged_ns: DurationNs,
+    /// Length in ns in the run with changes; equals `unchanged_ns` without changes.
+    pub(super) ns: DurationNs,
+    /// Reason why the step does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) excluded: Option<StepExclusion>,
-    /// Measured time in which only work from before the recording runs, in ns.
-    pub(super) before_recording_ns: i64,
 }
 
-impl RankStep {
-    /// Returns the steps of a rank. `first_node` is the rank's first node in the graph that ran.
-    pub(super) fn from_runs(
-        rank: Option<GlobalRank>,
-        steps: &ReplaySteps,
-        first_node: NodeIdx,
-        runs: &Runs,
-    ) -> Vec<RankStep> {
-        let lengths = step_lengths(&steps.bounds, first_node, runs.unchanged(), &runs.last);
-        let times = steps.times.iter().map(|time| (&time.name[..], time));
-        let times: BTreeMap<&str, &StepTime> = times.collect();
-        let with_length = |length: StepLength| {
-            let time = times.get(&length.step[..]);
-            RankStep {
-                rank,
-                excluded: time.and_then(|time| time.excluded),
-                before_recording_ns: time.map_or(0, |time| time.before_recording_ns),
-                length,
-            }
-        };
-        lengths.into_iter().map(with_length).collect()
+/// Mean length of the steps of a run that count.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct MeanStep {
+    /// Number of steps: those that all ranks have, whole.
+    pub(super) steps: u64,
+    /// Number of other steps.
+    pub(super) excluded: u64,
+    /// Measured mean length in ns.
+    pub(super) unchanged_ns: DurationNs,
+    /// Mean length in ns in the run with changes.
+    pub(super) ns: DurationNs,
+}
+
+/// Steps of a rank, and the rank's first node in the graph that ran.
+pub(super) struct RankSteps<'s> {
+    pub(super) rank: Option<GlobalRank>,
+    pub(super) bounds: &'s [StepBounds],
+    pub(super) first_node: NodeIdx,
+}
+
+/// Returns the steps of each rank, and the mean of the run; `None` if no step counts.
+pub(super) fn replayed_steps(
+    ranks: &[RankSteps<'_>],
+    clocks: &[RankClock],
+    runs: &Runs,
+) -> (Vec<RankStep>, Option<MeanStep>) {
+    let [before, after] = [runs.unchanged(), &runs.last].map(|run| -> Vec<Vec<StepSpan>> {
+        let ranks = ranks.iter();
+        ranks
+            .map(|rank| changed_steps(rank.bounds, rank.first_node, runs.unchanged(), run))
+            .collect()
+    });
+    let mut steps = vec![];
+    for (rank, (before, after)) in ranks.iter().zip(before.iter().zip(&after)) {
+        for (unchanged, changed) in before.iter().zip(after) {
+            steps.push(RankStep {
+                rank: rank.rank,
+                step: unchanged.name.clone(),
+                unchanged_ns: DurationNs(unchanged.length_ns()),
+                ns: DurationNs(changed.length_ns()),
+                excluded: unchanged.excluded,
+            });
+        }
     }
-}
-
-/// The steps of a trace: bounds in the graph, and times as in `etlink analyze`.
-#[derive(Default, BorshSerialize, BorshDeserialize)]
-pub(super) struct ReplaySteps {
-    bounds: Vec<StepBounds>,
-    times: Vec<StepTime>,
-}
-
-impl ReplaySteps {
-    pub(super) fn new(trace: &LinkedTrace, graph: &ReplayGraph) -> Result<ReplaySteps> {
-        let rules = KernelRules::built_in()?;
-        Ok(ReplaySteps {
-            bounds: step_bounds(trace, graph),
-            times: analyze_steps(trace, &rules),
-        })
-    }
+    let [before, after] = [before, after].map(|ranks| {
+        let ranks: Vec<&[StepSpan]> = ranks.iter().map(Vec::as_slice).collect();
+        RunSteps::new(&ranks, clocks)
+    });
+    let means = before.mean_ns().zip(after.mean_ns());
+    let mean = means.map(|(unchanged_ns, ns)| {
+        let counted = before.counted().count();
+        MeanStep {
+            steps: counted as u64,
+            excluded: (before.all.len() - counted) as u64,
+            unchanged_ns: DurationNs(unchanged_ns),
+            ns: DurationNs(ns),
+        }
+    });
+    (steps, mean)
 }

@@ -1,18 +1,17 @@
 //! The replay as text.
 
 use super::all_ranks::AllRanks;
-use super::steps::RankStep;
+use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
 use etlink_link::ranks::step_definition;
-use etlink_model::{DurationNs, GlobalRank};
+use etlink_model::DurationNs;
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason, StepLength, TrustFigures, median_step,
+    StartExplanation, StartReason, TrustFigures,
 };
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Number of worst nodes shown; JSON has more.
@@ -44,17 +43,11 @@ pub fn replay_text(replayed: &Replayed) -> String {
     if let Some(all) = &replayed.together {
         add_ranks(all, &mut rows);
     }
-    if let Some(steps) = MedianStep::new(&replayed.steps) {
-        steps.add(replayed.what_if.is_some(), &mut rows);
+    if let Some(mean) = &replayed.step {
+        add_step(replayed, mean, &mut rows);
     }
     if let Some(changes) = &replayed.what_if {
-        let figures = replayed.figures.as_ref();
-        add_what_if(
-            changes,
-            figures.map(|figures| figures.replayed_ns.0),
-            replayed.trust.as_ref(),
-            &mut rows,
-        );
+        add_what_if(changes, replayed.trust.as_ref(), &mut rows);
     }
     if let Some(written) = &replayed.written {
         rows.add(
@@ -286,121 +279,42 @@ fn add_trust(replayed: &Replayed, rows: &mut FactRows) {
     }
 }
 
-/// The steps of the rank whose steps take longest.
-struct MedianStep {
-    rank: Option<GlobalRank>,
-    /// Number of steps in the median.
-    count: usize,
-    /// Number of steps that the median ignores because they are truncated or empty.
-    excluded: usize,
-    /// True if some rank has steps that other ranks lack.
-    is_of_common: bool,
-    /// Definition of a step; `None` for `ProfilerStep`s.
-    definition: Option<String>,
-    /// Maximum time in one of the steps in which only work from before the recording runs, in ns.
-    before_ns: i64,
-    unchanged_ns: DurationNs,
-    ns: DurationNs,
+/// Adds a row on the mean length of the steps.
+fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
+    let definition = replayed.steps.first();
+    let definition = definition.and_then(|step| step_definition(&step.step));
+    let definition = definition.map_or(String::new(), |step| format!("; a step is {step}"));
+    let others = match mean.excluded {
+        0 => String::new(),
+        others => format!(", without {others} truncated, empty, or not on all ranks"),
+    };
+    let which = match mean.steps {
+        1 => "the only step".to_owned(),
+        steps => format!("mean of {steps} steps"),
+    };
+    let which = format!("{which}{others}, to the end of the device work");
+    let (value, text) = if replayed.what_if.is_some() {
+        let change_ns = mean.ns.0 - mean.unchanged_ns.0;
+        (
+            change_text(mean.unchanged_ns.0, mean.ns.0),
+            format!("{which}; {}", share_text(change_ns, mean.unchanged_ns.0)),
+        )
+    } else {
+        (duration_text(mean.unchanged_ns), which)
+    };
+    rows.add("step", value, text + &definition);
 }
 
-impl MedianStep {
-    fn new(steps: &[RankStep]) -> Option<MedianStep> {
-        let mut longest: Option<MedianStep> = None;
-        let common = common_steps(steps);
-        let is_common = |step: &RankStep| {
-            let common = common.as_ref();
-            common.is_none_or(|common| common.contains(&step.length.step[..]))
-        };
-        // A step truncated by the recording is not comparable.
-        let is_whole = |step: &&RankStep| step.excluded.is_none();
-        let is_of_common = steps.iter().filter(is_whole).any(|step| !is_common(step));
-        for own in ranks_of(steps) {
-            // The last steps may be slow ones, which would not show on a rank that lacks them.
-            let counted = own.iter().filter(is_whole).filter(|step| is_common(step));
-            let lengths: Vec<StepLength> =
-                counted.clone().map(|step| step.length.clone()).collect();
-            let Some((unchanged_ns, ns)) = median_step(&lengths) else {
-                continue;
-            };
-            // Among equal ranks, name the first.
-            if longest.as_ref().is_none_or(|longest| ns > longest.ns) {
-                longest = Some(MedianStep {
-                    rank: own.first().and_then(|step| step.rank),
-                    count: lengths.len(),
-                    excluded: own.iter().filter(|step| !is_whole(step)).count(),
-                    is_of_common,
-                    definition: lengths.first().and_then(|step| step_definition(&step.step)),
-                    before_ns: counted
-                        .map(|step| step.before_recording_ns)
-                        .max()
-                        .unwrap_or(0),
-                    unchanged_ns,
-                    ns,
-                });
-            }
-        }
-        longest
-    }
-
-    fn add(&self, is_changed: bool, rows: &mut FactRows) {
-        let of_all = if self.is_of_common {
-            " common to all ranks"
-        } else {
-            ""
-        };
-        let steps = match (self.count, self.excluded) {
-            (1, 0) => format!("the only step{of_all}, to the end of its device work"),
-            (1, excluded) => format!(
-                "the only step{of_all}, to the end of its device work, excluding {excluded} truncated or empty"
-            ),
-            (count, 0) => format!("median of {count} steps{of_all}, end to end"),
-            (count, excluded) => format!(
-                "median of {count} steps{of_all}, end to end, excluding {excluded} truncated or empty"
-            ),
-        };
-        let before = match self.before_ns {
-            0 => String::new(),
-            ns => format!(", including {} of work from before the recording", time(ns)),
-        };
-        let rank = self.rank.map_or(String::new(), |rank| {
-            format!(" on rank {rank} (the longest)")
-        });
-        let change_ns = self.ns.0 - self.unchanged_ns.0;
-        let share = change_ns as f64 / self.unchanged_ns.0.max(1) as f64;
-        let sign = if change_ns > 0 { "+" } else { "" };
-        let change = if is_changed {
-            format!(
-                "; with the changes {}: {}, {sign}{}",
-                duration_text(self.ns),
-                signed_time(change_ns),
-                percent_text(share)
-            )
-        } else {
-            String::new()
-        };
-        let definition = self.definition.as_ref();
-        let definition = definition.map_or(String::new(), |step| format!("; a step is {step}"));
-        rows.add(
-            "step",
-            duration_text(self.unchanged_ns),
-            format!("{steps}{before}{rank}{change}{definition}"),
-        );
-    }
+/// Formats a time without and with the changes.
+fn change_text(before_ns: i64, after_ns: i64) -> String {
+    format!("{} -> {}", time(before_ns), time(after_ns))
 }
 
-fn ranks_of(steps: &[RankStep]) -> impl Iterator<Item = &[RankStep]> {
-    steps.chunk_by(|step, next| step.rank == next.rank)
-}
-
-/// Returns the names of the steps that are complete on all ranks; `None` if no name is common, as
-/// in inference, where names describe the work of a step.
-fn common_steps(steps: &[RankStep]) -> Option<BTreeSet<&str>> {
-    let names = ranks_of(steps).map(|own| -> BTreeSet<&str> {
-        let whole = own.iter().filter(|step| step.excluded.is_none());
-        whole.map(|step| &step.length.step[..]).collect()
-    });
-    let common = names.reduce(|common, own| &common & &own)?;
-    (!common.is_empty()).then_some(common)
+/// Formats a change as a time and as a share of the time without it.
+fn share_text(change_ns: i64, before_ns: i64) -> String {
+    let share = change_ns as f64 / before_ns.max(1) as f64;
+    let sign = if change_ns > 0 { "+" } else { "" };
+    format!("{}, {sign}{}", signed_time(change_ns), percent_text(share))
 }
 
 fn path_trust_text(trust: &PathTrust) -> String {
@@ -526,12 +440,7 @@ fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
 /// their length.
 const LEAST_UNEXPLAINED: f64 = 0.01;
 
-fn add_what_if(
-    changes: &WhatIfReport,
-    replayed_ns: Option<i64>,
-    trust: Option<&TrustFigures>,
-    rows: &mut FactRows,
-) {
+fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut FactRows) {
     let without = changes
         .drop_edges
         .iter()
@@ -542,16 +451,16 @@ fn add_what_if(
         .map(|asked| asked.question().to_owned());
     let scales = changes.scale.iter().cloned();
     let asked: Vec<String> = questions.chain(scales).chain(without).collect();
-    let sign = if changes.change_ns > 0 { "+" } else { "" };
-    let change = format!(
-        "{}, {sign}{}",
-        signed_time(changes.change_ns),
-        percent_text(changes.change)
-    );
+    let change = share_text(changes.change_ns, changes.unchanged_ns);
     rows.add(
         "what if",
-        time(changes.makespan_ns),
+        change_text(changes.unchanged_ns, changes.makespan_ns),
         format!("{change}: {}", asked.join(", ")),
+    );
+    rows.add(
+        "",
+        "",
+        "replayed, the whole recording to the end of its last work; work that nothing waits for is left out",
     );
     let range = &changes.range;
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
@@ -582,14 +491,6 @@ fn add_what_if(
     }
     for asked in &changes.questions {
         rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
-    }
-    // Otherwise the change would not be the difference of the two times above.
-    if replayed_ns.is_none_or(|replayed| replayed != changes.unchanged_ns) {
-        rows.add(
-            "",
-            time(changes.unchanged_ns),
-            "without changes, to the end of the last work; work that nothing waits for is left out",
-        );
     }
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");

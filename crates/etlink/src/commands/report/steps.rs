@@ -181,9 +181,7 @@ impl DrawnSteps {
 fn step_lengths(analysis: &RankAnalysis) -> IndexMap<&str, i64> {
     let mut lengths = IndexMap::with_capacity(analysis.steps.len());
     for step in &analysis.steps {
-        lengths
-            .entry(step.name.as_str())
-            .or_insert(step.duration_ns);
+        lengths.entry(step.name.as_str()).or_insert(step.length_ns);
     }
     lengths
 }
@@ -195,19 +193,19 @@ fn find_step<'a>(analysis: &'a RankAnalysis, name: &str) -> Option<&'a StepTime>
 /// Returns the window from a step's start to the last end of its device work, at most twice the
 /// step's length.
 fn of_step(step: &StepTime) -> TimelineWindow {
-    let (start, length) = (step.start_ns, step.duration_ns);
-    let end = start.saturating_add(length);
+    let start = step.start_ns;
+    let end = start.saturating_add(step.duration_ns);
     let device_end = if step.rows > 0 {
         step.device_start_ns.saturating_add(step.device_window_ns)
     } else {
         end
     };
     // if the device lags by more than a step, the rest is omitted to stay legible
-    let end = device_end.clamp(end, end.saturating_add(length));
+    let end = device_end.clamp(end, end.saturating_add(step.duration_ns));
     TimelineWindow {
         start: TimeNs(start),
         end: TimeNs(end),
-        step: Some((step.name.clone(), DurationNs(length))),
+        step: Some((step.name.clone(), DurationNs(step.length_ns))),
         note: String::new(),
     }
 }

@@ -5,7 +5,6 @@ use super::{Analyzed, Shown, of_ranks};
 use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
-    step_period,
 };
 use etlink_link::ranks::step_definition;
 use etlink_metrics::LatencyKind;
@@ -110,6 +109,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     let columns: &[Column<(&str, &StepTime)>] = &[
         ("rank", |(rank, _)| (*rank).to_owned()),
         ("step", |(_, step)| step.name.clone()),
+        ("length", |(_, step)| time(step.length_ns)),
         ("host", |(_, step)| time(step.duration_ns)),
         ("device", |(_, step)| {
             if step.rows > 0 {
@@ -134,50 +134,28 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     let mean = |of: fn(&StepTime) -> i64| {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
     };
-    let mut host = format!(
-        "{}{}, mean {} on the host",
-        how_many(one),
-        period_text(one),
-        mean(|step| step.duration_ns)
-    );
+    let length = match one.run_steps.mean_ns() {
+        Some(ns) if one.told.ranks.len() > 1 => {
+            format!(
+                "mean {} from the last rank's begin to the last rank's end",
+                time(ns)
+            )
+        }
+        _ => format!("mean {}", mean(|step| step.length_ns)),
+    };
+    let host = mean(|step| step.duration_ns);
+    let mut title = format!("{}, {length}; {host} on the host", how_many(one));
     if all().any(|(_, step)| step.between_ops_ns > 0) {
         let between = mean(|step| step.between_ops_ns);
-        host += &format!(" ({between} of it outside ops and calls)");
+        title += &format!(" ({between} of it outside ops and calls)");
     }
-    let device = format!(
-        ", {} from first to last device row (shares refer to this)",
-        mean(|step| step.device_window_ns)
-    );
-    let job_ns: f64 = one.job_steps_ns.iter().map(|ns| *ns as f64).sum();
-    let job = match one.job_steps_ns.len() {
-        0 => String::new(),
-        steps => {
-            let mean = mean_time(job_ns / steps as f64);
-            format!("; from the last rank's start to the last rank's end {mean}")
-        }
-    };
-    let title = if all().any(|(_, step)| step.rows > 0) {
-        host + &device + &job
-    } else {
-        host + &job
-    };
+    if all().any(|(_, step)| step.rows > 0) {
+        let device = mean(|step| step.device_window_ns);
+        title += &format!("; {device} from first to last device row (shares refer to this)");
+    }
     let title = title + &left_out_text(one);
     let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
-    (title, grid.expendable(["rows", "memory"]))
-}
-
-/// Returns the period of a single rank's loop; empty for several ranks, since the job has its own.
-fn period_text(one: &Analyzed) -> String {
-    let [rank] = &one.told.ranks[..] else {
-        return String::new();
-    };
-    match step_period(&rank.said.steps) {
-        Some(median) => {
-            let median = time(median);
-            format!(", one every {median} (median, end to end on host and device)")
-        }
-        None => String::new(),
-    }
+    (title, grid.expendable(["rows", "memory", "host"]))
 }
 
 pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
@@ -212,8 +190,8 @@ pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
         ("idle", |(_, phase)| of_device(phase.idle_ns, phase)),
     ];
     (
-        "steps by phase (batch: mean; median, max, sum: on the host; tokens/s: between starts of \
-        steps; for the last step, over its host or device time, whichever is longer)"
+        "steps by phase (batch: mean; tokens/s: between starts of steps; for the last step, over its \
+        length)"
             .into(),
         Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
     )
@@ -247,7 +225,7 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
     ];
     (
         "request latencies, measured by a benchmark at the client (steps: matching steps of all \
-        ranks; step mean: on the host or the device, whichever is longer)"
+        ranks)"
             .into(),
         Grid::from_records(1, limit, columns, one.requests.iter()).expendable(["file", "median"]),
     )
@@ -267,7 +245,7 @@ fn left_out_text(one: &Analyzed) -> String {
     format!(
         "; left out of the mean: {} ({}){others}, which {}",
         first.name,
-        time(first.duration_ns),
+        time(first.length_ns),
         cause.phrase()
     )
 }

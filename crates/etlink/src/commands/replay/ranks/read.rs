@@ -2,7 +2,6 @@
 
 use super::super::CROSS_STEP_PARTNERS;
 use super::super::questions::{RankAnswers, rank_answers};
-use super::super::steps::ReplaySteps;
 use super::ReplayRank;
 use crate::rank_error::rank_error;
 use crate::{notes, table};
@@ -110,7 +109,7 @@ fn from_traces(
         value: ReplayRank {
             answers: rank_answers(questions, &linked.trace),
             cross_step: cross_step_figures(&linked.trace, &graph, CROSS_STEP_PARTNERS),
-            steps: ReplaySteps::new(&linked.trace, &graph)?,
+            steps: etlink_replay::step_bounds(&linked.trace, &graph),
             graph,
             names,
             details,
@@ -163,7 +162,7 @@ fn from_written(
             names,
             answers: unanswered(questions),
             cross_step: None,
-            steps: ReplaySteps::default(),
+            steps: vec![],
             is_written: true,
             // a damaged file counts as complete, because it has all that was written
             is_cut: false,
