@@ -70,6 +70,9 @@ pub(crate) struct RankView<'t> {
     pub(crate) window: RankWindow,
     /// Start and end of the window, in ns.
     pub(crate) span: (i64, i64),
+    /// True if the window begins when devices have ended work from before the recording, while the
+    /// host is ahead.
+    begins_on_devices: bool,
     /// Tells which device rows belong to the recording.
     counted: CountedWork<'t>,
     /// For each row: its node.
@@ -132,6 +135,8 @@ impl<'t> RankView<'t> {
             step_names,
             window,
             span,
+            begins_on_devices: counted_steps(&analysis.steps)
+                .any(|step| step.begin_ns == span.0 && step.start_ns < step.begin_ns),
             counted: CountedWork::new(trace),
             row_node,
             of_thread,
@@ -215,7 +220,14 @@ impl<'t> RankView<'t> {
                 None => (index, index),
             });
         }
-        let (firsts, lasts) = ends.into_iter().flatten().unzip();
+        let (mut firsts, lasts): (Vec<NodeIdx>, Vec<NodeIdx>) = ends.into_iter().flatten().unzip();
+        if self.begins_on_devices {
+            // The host is ahead: what it does at the window's begin is work for later steps.
+            let is_row = |node: &NodeIdx| nodes.on_device[node.index()];
+            if firsts.iter().any(is_row) {
+                firsts.retain(is_row);
+            }
+        }
         WindowEnds { firsts, lasts }
     }
 
