@@ -244,7 +244,7 @@ describe("two runs", () => {
     const { page, trouble } = await open("compared");
     const diff = JSON.parse(readFileSync(join(PAGES, "compared.diff.json"), "utf8"));
     assert.equal(await page.locator("main > section[id] h2").first().innerText(), "What changed");
-    assert.match(await page.locator("#compared").innerText(), /step 31.428 ms -> 27.589 ms/);
+    assert.match(await page.locator("#compared").innerText(), /mean step 31.448 ms -> 27.617 ms/);
     const costs = await column(page, "compared-table", "cost_ns");
     assert.ok(costs.length > 3);
     assert.equal(Number(costs[0]), diff.changes[0].cost_ns);
