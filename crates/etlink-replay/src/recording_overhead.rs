@@ -115,10 +115,11 @@ pub fn without_overhead(
                 let shortest = takes(MOST_COST).unwrap_or_default();
                 let hidden_below = DurationNs(shortest.0 + shortest.0 / 50);
                 let fitted = least_cost(&takes, wanted.max(hidden_below));
-                if takes(fitted) <= Some(hidden_below) {
-                    fitted.max(estimate.unwrap_or_default())
-                } else {
-                    fitted
+                match estimate {
+                    // No cost makes steps that short, so the time tells nothing about it.
+                    Some(estimate) if wanted < shortest => estimate,
+                    Some(estimate) if takes(fitted) <= Some(hidden_below) => fitted.max(estimate),
+                    _ => fitted,
                 }
             }
         }

@@ -82,6 +82,11 @@ pub(crate) fn overhead_note(overhead: &RecordingOverhead) -> String {
             "no overhead of recording is removed: recorded steps take no longer than {}",
             ms(known)
         ),
+        Some(known) if overhead.step > Some(DurationNs(known.0 + known.0 / 50)) => format!(
+            "times are without the overhead of recording, {cost}, but not as short as stated, {}: \
+             devices or other ranks set the pace{steps}",
+            ms(known)
+        ),
         Some(known) => format!(
             "times are without the overhead of recording, {cost}, for which steps take {} without \
              recording{steps}",

@@ -1,6 +1,7 @@
 //! Moves the events of a trace to other times.
 
 use super::AuxiliaryKind;
+use super::row_sanity::ALL_TIME;
 use crate::{Correlation, DeviceTrace, DurationNs, ThreadIdx, TimeNs};
 use rustc_hash::FxHashMap;
 
@@ -76,10 +77,14 @@ impl DeviceTrace {
             let calls = self.calls.correlation.iter().zip(&self.calls.thread);
             calls.map(|(id, thread)| (*id, *thread)).collect()
         };
-        let new_start: FxHashMap<TimeNs, TimeNs> = {
-            let recorded = self.rows.start.iter().copied();
-            recorded.zip(rows.iter().copied()).collect()
-        };
+        let recorded_rows = self.rows.start.iter().zip(&self.rows.duration);
+        // Annotations of devices last from the start of a row to the end of a row.
+        let mut new_start: FxHashMap<TimeNs, TimeNs> = FxHashMap::default();
+        let mut new_end: FxHashMap<TimeNs, TimeNs> = FxHashMap::default();
+        for ((start, duration), new) in recorded_rows.zip(rows) {
+            new_start.insert(*start, *new);
+            new_end.insert(*start + *duration, *new + *duration);
+        }
         let on_threads = [
             (
                 &self.ops.thread,
@@ -111,10 +116,11 @@ impl DeviceTrace {
         let auxiliary = &mut self.auxiliary;
         for index in 0..auxiliary.len() {
             let (start, duration) = (&mut auxiliary.start[index], &mut auxiliary.duration[index]);
-            let moved = new_start.get(start);
+            let moved = new_start.get(start).zip(new_end.get(&(*start + *duration)));
             match (auxiliary.kind[index], moved) {
-                // It starts with its first row, and its rows keep their durations.
-                (AuxiliaryKind::DeviceAnnotation, Some(moved)) => *start = *moved,
+                (AuxiliaryKind::DeviceAnnotation, Some((from, until))) if from <= until => {
+                    (*start, *duration) = (*from, *until - *from);
+                }
                 _ => of_thread(auxiliary.thread[index]).move_span(start, duration),
             }
         }
@@ -134,6 +140,17 @@ impl DeviceTrace {
             let events = &mut details.others;
             for (start, duration) in events.start.iter_mut().zip(&mut events.duration) {
                 others.move_span(start, duration);
+            }
+        }
+        if let Some(sanity) = &mut self.row_sanity {
+            for time in sanity
+                .unknown
+                .iter_mut()
+                .flat_map(|(from, until)| [from, until])
+            {
+                if *time != ALL_TIME.0 && *time != ALL_TIME.1 {
+                    *time = others.at(*time);
+                }
             }
         }
         for time in &mut self.memory.time {
