@@ -182,3 +182,16 @@ fn without_the_overhead_of_recording_steps_take_their_true_time() {
     assert_eq!(kinds("")[0], "small_kernels", "the slowed host");
     assert!(!kinds(&options).contains(&"small_kernels".into()));
 }
+
+#[test]
+fn products_of_half_the_size_take_half_the_time() {
+    let folder = gpu().join("gemm-base");
+    let words = ["replay", folder.to_str().expect("UTF-8"), "--json"];
+    let words = words.into_iter().chain(["--scale", "class=gemm 0.5"]);
+    let words: Vec<String> = words.map(str::to_owned).collect();
+    let document = Tool::new().run_words(&words).exits(0).json();
+    // The recording begins while the device still works: that work gets shorter, too.
+    let step_ns = document["runs"][0]["step"]["ns"].as_f64().expect("a time");
+    let truth = true_step_ns("gemm-changed");
+    assert!((step_ns / truth - 1.0).abs() < 0.05, "{step_ns}");
+}

@@ -41,7 +41,23 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
     for step in &split.steps {
         let is_main = |node: &NodeIdx| graph.resource[node.index()] == split.main;
         let main = step.nodes.iter().copied().filter(is_main);
-        let first = main.min_by_key(|node| graph.start[node.index()]);
+        let span = &bounds[step.step.index()].span;
+        let is_row =
+            |node: &NodeIdx| graph.resources[graph.resource[node.index()].index()].on_device;
+        let begin = trace.device.header.trace_time(span.begin_ns);
+        let after_earlier = |node: &NodeIdx| graph.start[node.index()] >= begin;
+        let rows = step
+            .nodes
+            .iter()
+            .copied()
+            .filter(is_row)
+            .filter(after_earlier);
+        let first = if span.begin_ns > span.start_ns && rows.clone().next().is_some() {
+            // It begins when devices have ended earlier work, as its first row does.
+            rows.min_by_key(|node| graph.start[node.index()])
+        } else {
+            main.min_by_key(|node| graph.start[node.index()])
+        };
         // Nodes of a thread or stream follow each other, so the last to end stays the last.
         let mut last: BTreeMap<ResourceIdx, NodeIdx> = BTreeMap::new();
         for &node in &step.last_nodes {
