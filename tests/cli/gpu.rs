@@ -184,6 +184,23 @@ fn without_the_overhead_of_recording_steps_take_their_true_time() {
 }
 
 #[test]
+fn all_causes_together_gain_no_less_than_one() {
+    let found = found_in("input_copy-changed", "");
+    let most = found["findings"][0]["gain_ns"].as_i64();
+    assert!(found["together"]["gain_ns"].as_i64() >= most, "{found}");
+}
+
+#[test]
+fn tables_of_ops_refuse_to_remove_overhead() {
+    let [base, changed] = ["graphs-base", "graphs-changed"].map(|case| gpu().join(case));
+    let (base, changed) = (base.display(), changed.display());
+    let tool = Tool::new();
+    tool.run(&format!("diff {base} {changed} --remove-overhead"))
+        .exits(2);
+    tool.run(&format!("top {base} --remove-overhead")).exits(2);
+}
+
+#[test]
 fn products_of_half_the_size_take_half_the_time() {
     let folder = gpu().join("gemm-base");
     let words = ["replay", folder.to_str().expect("UTF-8"), "--json"];

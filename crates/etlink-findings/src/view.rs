@@ -199,6 +199,8 @@ impl<'t> RankView<'t> {
         let nodes = &trace.nodes;
         let tracks = trace.device.threads.len() + trace.device.queues.len();
         let mut ends: Vec<Option<(NodeIdx, NodeIdx)>> = vec![None; tracks];
+        // The queue whose work from before the window ends last, and when.
+        let mut earlier: Option<(i64, usize)> = None;
         for index in nodes.indices() {
             let node = nodes.get(index);
             let (start, end) = self.node_span(index);
@@ -206,27 +208,31 @@ impl<'t> RankView<'t> {
             // Work from before the recording begins with the window, but does not count as its
             // work.
             let is_outside = start < self.span.0 || end > self.span.1;
-            if looks_on || is_outside || node.kind == NodeKind::Boundary {
-                continue;
-            }
             let track = if node.on_device {
                 trace.device.threads.len() + node.track.index()
             } else {
                 node.track.index()
             };
+            if node.on_device && start < self.span.0 && !node.kind.is_delay() {
+                earlier = earlier.max(Some((end, track)));
+            }
+            if looks_on || is_outside || node.kind == NodeKind::Boundary {
+                continue;
+            }
             ends[track] = Some(match ends[track] {
                 Some((first, last)) if nodes.end(last).0 > end => (first, last),
                 Some((first, _)) => (first, index),
                 None => (index, index),
             });
         }
+        let after_earlier = earlier.and_then(|(_, track)| ends[track]);
         let (mut firsts, lasts): (Vec<NodeIdx>, Vec<NodeIdx>) = ends.into_iter().flatten().unzip();
-        if self.begins_on_devices {
-            // The host is ahead: what it does at the window's begin is work for later steps.
-            let is_row = |node: &NodeIdx| nodes.on_device[node.index()];
-            if firsts.iter().any(is_row) {
-                firsts.retain(is_row);
-            }
+        if self.begins_on_devices
+            && let Some((first, _)) = after_earlier
+        {
+            // The host and other queues are ahead: what they do at the window's begin is work for
+            // later steps.
+            firsts = vec![first];
         }
         WindowEnds { firsts, lasts }
     }

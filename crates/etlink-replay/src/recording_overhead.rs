@@ -56,7 +56,8 @@ const MOST_COST: DurationNs = DurationNs(1_000_000);
 /// Overhead that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordingOverhead {
-    /// Cost per op, ns.
+    /// Cost per op, ns: 60 % of it at the op's end and 40 % before its start. A fifth more is taken
+    /// from the time before a runtime call, and up to 2 us from the call.
     pub per_op: DurationNs,
     /// Mean length of the recorded steps; `None` without steps.
     pub recorded_step: Option<DurationNs>,
@@ -102,12 +103,13 @@ pub fn without_overhead(
         let step = mean_step(&changed_steps(&bounds, NodeIdx(0), &recorded, &run));
         (run, step)
     };
+    let spans: Vec<StepSpan> = bounds.iter().map(|step| step.span.clone()).collect();
+    let recorded_step = mean_step(&spans);
     let per_op = match plain_step {
         None => estimate.ok_or(NoOverhead::NoTrivialOps)?,
         Some(wanted) => {
             let takes = |cost| step_at(cost).1;
-            let recorded = takes(DurationNs(0)).ok_or(NoOverhead::NoSteps)?;
-            if recorded <= wanted {
+            if recorded_step.ok_or(NoOverhead::NoSteps)? <= wanted {
                 DurationNs(0)
             } else {
                 // Where devices need the time of a step, they hide the host: any cost above a limit
@@ -127,7 +129,7 @@ pub fn without_overhead(
     let (run, step) = step_at(per_op);
     let overhead = RecordingOverhead {
         per_op,
-        recorded_step: step_at(DurationNs(0)).1,
+        recorded_step,
         step,
         known_step: plain_step,
     };

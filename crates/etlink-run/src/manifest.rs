@@ -279,7 +279,8 @@ impl RunManifest {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
         let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
-            "; etlink record --interleave keeps most of the recording overhead out of the times"
+            "; --remove-overhead corrects times for this, and etlink record --interleave avoids most \
+             of it"
         } else {
             ""
         };

@@ -59,12 +59,12 @@ pub(crate) fn slow_host_note(trace: &LinkedTrace) -> Option<String> {
     }
     let cost = recording_cost(trace).filter(|cost| *cost >= MUCH_PER_OP)?;
     let remedy = command_only(
-        "; --remove-overhead removes it, and etlink record --interleave avoids most of it"
+        "; --remove-overhead corrects for this, and etlink record --interleave avoids most of it"
             .to_owned(),
     );
     Some(format!(
-        "recording slowed the host down, by an estimated {:.0} us per op: devices wait longer for it \
-         than without recording{remedy}",
+        "recording slowed the host down, by an estimated {:.0} us per op, so that devices look idler \
+         than they are{remedy}",
         cost.0 as f64 / 1e3
     ))
 }
@@ -73,28 +73,36 @@ pub(crate) fn slow_host_note(trace: &LinkedTrace) -> Option<String> {
 pub(crate) fn overhead_note(overhead: &RecordingOverhead) -> String {
     let ms = |time: DurationNs| format!("{:.3} ms", time.0 as f64 / 1e6);
     let cost = format!("{:.1} us per op", overhead.per_op.0 as f64 / 1e3);
+    let is_longer = |step: DurationNs, other: DurationNs| step.0 > other.0 + other.0 / 50;
     let steps = overhead.recorded_step.zip(overhead.step);
-    let steps = steps.map_or(String::new(), |(recorded, step)| {
-        format!("; steps take {} instead of {}", ms(step), ms(recorded))
-    });
-    match overhead.known_step {
-        Some(known) if overhead.per_op.0 == 0 => format!(
+    let change = match steps {
+        Some((recorded, step)) if is_longer(recorded, step) => {
+            format!(": steps take {} (recorded: {})", ms(step), ms(recorded))
+        }
+        Some((_, step)) => format!("; steps take {} with and without it", ms(step)),
+        None => String::new(),
+    };
+    match (overhead.known_step, overhead.step) {
+        (Some(known), _) if overhead.per_op.0 == 0 => format!(
             "no overhead of recording is removed: recorded steps take no longer than {}",
             ms(known)
         ),
-        Some(known) if overhead.step > Some(DurationNs(known.0 + known.0 / 50)) => format!(
-            "times are without the overhead of recording, {cost}, but not as short as stated, {}: \
-             devices or other ranks set the pace{steps}",
+        (Some(known), Some(step)) if is_longer(step, known) => format!(
+            "removed {cost} of overhead of recording{change}, longer than the known {}: devices or \
+             other ranks set the pace",
             ms(known)
         ),
-        Some(known) => format!(
-            "times are without the overhead of recording, {cost}, for which steps take {} without \
-             recording{steps}",
-            ms(known)
-        ),
-        None => format!(
-            "times are without the overhead of recording, estimated at {cost} from ops that do no \
-             work{steps}"
+        (Some(known), _) => {
+            let recorded = overhead.recorded_step.map(ms).unwrap_or_default();
+            format!(
+                "removed {cost} of overhead of recording, so that steps take their known time of {} \
+                 (recorded: {recorded})",
+                ms(known)
+            )
+        }
+        (None, _) => format!(
+            "removed an estimated {cost} of overhead of recording{change}; where the host sets the \
+             pace, steps may still be too long"
         ),
     }
 }
