@@ -5,6 +5,7 @@
 Started by `cargo dev test-torch` with the others (suites.py).
 """
 
+import fcntl
 import importlib
 import json
 import os
@@ -132,6 +133,57 @@ class Masking(unittest.TestCase):
         masked_command = module("masking").masked_command
         for words, masked in cases:
             self.assertEqual(masked_command(words), masked)
+
+
+class HookFolder(unittest.TestCase):
+    """The command writes `ended` and looks at the lock of the processes; whoever comes last removes the folder."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        source = (PACKAGE / "sitecustomize.py").read_text()
+        self.hook = types.ModuleType("hook")
+        self.hook.__file__ = str(self.folder / "sitecustomize.py")
+        with mock.patch.dict(os.environ):
+            os.environ.pop("ETLINK_RECORD", None)
+            exec(compile(source, self.hook.__file__, "exec"), vars(self.hook))
+        self.lock = os.open(self.folder / "python", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(self.lock, fcntl.LOCK_SH)
+
+    def command_ends(self) -> bool:
+        """Whether no process holds the lock: then the command removes the folder."""
+        (self.folder / "ended").touch()
+        with open(self.folder / "python") as alone:
+            try:
+                fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        return True
+
+    def process_ends(self):
+        self.hook.remove_folder(self.lock, os.fstat(self.lock), os.getpid())
+
+    def test_the_command_ends_first(self):
+        self.assertFalse(self.command_ends())
+        self.process_ends()
+        self.assertFalse(self.folder.exists())
+
+    def test_the_process_ends_first(self):
+        self.process_ends()
+        self.assertTrue(self.command_ends())
+
+    def test_the_command_ends_while_the_process_looks_for_its_word(self):
+        exists, seen = os.path.exists, []
+
+        def looks(path):
+            found = exists(path)
+            seen.append(self.command_ends())
+            return found
+
+        with mock.patch.object(os.path, "exists", looks):
+            self.process_ends()
+        self.assertTrue(seen == [True] or not self.folder.exists(), seen)
 
 
 LONGEST = ()

@@ -100,18 +100,24 @@ def hold_folder():
 
 
 def remove_folder(marker, status, pid):
-    """By the last process, if the command has ended before it."""
+    """By the last process, if the command has ended before it.
+
+    The lock is released first: the command writes `ended` and then looks at the lock, so one of the two sees the other.
+    """
     try:
-        if os.getpid() != pid or not os.path.exists(os.path.join(HERE, "ended")):
-            return
-        if not os.path.samestat(os.fstat(marker), status):
-            # the program has closed it, and the number is another file's
+        if os.getpid() != pid or not os.path.samestat(os.fstat(marker), status):
+            # a forked child, or the program has closed it, and the number is another file's
             return
         import fcntl
         import shutil
 
-        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(HERE)
+        # the lock stays with forked children
+        os.close(marker)
+        if not os.path.exists(os.path.join(HERE, "ended")):
+            return
+        with open(os.path.join(HERE, "python"), "rb+") as alone:
+            fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(HERE)
     except Exception:
         pass
 
