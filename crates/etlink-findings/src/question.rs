@@ -10,22 +10,26 @@
 //! | `ranks=N` | collectives of all ranks: bytes as in a ring of N, latency as in a tree of N |
 //! | `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
 //! | `device=NAME` | kernels take the time that the other device's peaks allow |
+//! | `batch=N`, `seq=N`, `width=N` | work takes the time that its shapes allow with other sizes |
 //! | `straggler=RANK` | work that takes longer on the rank takes the median time of the other ranks |
 
 mod communication;
 mod device;
 mod error;
 mod host;
+mod sizes;
 mod straggler;
 mod transfer_cost;
 
 pub use error::{QUESTIONS, QuestionError};
+pub use sizes::{PredictedTime, PredictionBasis, WorkPlace};
 pub use straggler::straggler_edits;
 pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 
 use crate::awaited::is_awaited;
 use etlink_link::LinkedTrace;
 use etlink_model::GlobalRank;
+use etlink_predict::SizeRequest;
 use etlink_replay::{GraphEdits, ReplayGraph};
 use regex::Regex;
 use std::fmt;
@@ -55,6 +59,8 @@ pub enum WhatIfQuestion {
     },
     /// The run uses another device.
     Device(String),
+    /// The run has another batch, sequence length or width.
+    Sizes(SizeRequest),
     /// A slow rank is like the others.
     Straggler(GlobalRank),
 }
@@ -63,6 +69,13 @@ impl FromStr for WhatIfQuestion {
     type Err = QuestionError;
 
     fn from_str(text: &str) -> Result<WhatIfQuestion, QuestionError> {
+        if SizeRequest::is_request(text) {
+            let request = text.parse().map(WhatIfQuestion::Sizes);
+            return request.map_err(|_| QuestionError::BadValue {
+                question: text.to_owned(),
+                expected: "sizes, as in `batch=16`, `seq=2x` or `width=512:1024`".into(),
+            });
+        }
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let bad_value = |expected: &'static str| QuestionError::BadValue {
             question: text.to_owned(),
@@ -128,6 +141,7 @@ impl fmt::Display for WhatIfQuestion {
             WhatIfQuestion::Ranks(ranks) => write!(f, "ranks={ranks}"),
             WhatIfQuestion::Bandwidth { group, factor } => write!(f, "bandwidth={group}:{factor}"),
             WhatIfQuestion::Device(name) => write!(f, "device={name}"),
+            WhatIfQuestion::Sizes(request) => request.fmt(f),
             WhatIfQuestion::Straggler(rank) => write!(f, "straggler={rank}"),
         }
     }
@@ -160,6 +174,10 @@ impl WhatIfQuestion {
             WhatIfQuestion::Device(_) => {
                 "by peak rates; kernels of unknown work scale with memory \
                 bandwidth, host time is unchanged"
+            }
+            WhatIfQuestion::Sizes(_) => {
+                "ops keep their algorithms, and the host its time, with this host; memory and \
+                communication stay as recorded"
             }
             WhatIfQuestion::Straggler(_) => {
                 "assumes that work that takes longer than on the other ranks could take their \
@@ -210,6 +228,10 @@ impl WhatIfQuestion {
                 return answer.map_err(QuestionError::NoAnswer);
             }
             WhatIfQuestion::Device(name) => device::change_device(trace, name),
+            WhatIfQuestion::Sizes(request) => {
+                let answer = sizes::change_sizes(trace, request);
+                return answer.map_err(QuestionError::NoAnswer);
+            }
             WhatIfQuestion::Straggler(_) => {
                 return Err(QuestionError::OtherInput {
                     why: "a straggler shows only in the traces of several ranks".into(),

@@ -22,6 +22,9 @@ pub struct GraphEdits {
     pub at_once: Vec<NodeIdx>,
     /// Factors on durations; repeated entries of a node multiply.
     pub scaled: Vec<(NodeIdx, f64)>,
+    /// Relative errors of predicted durations, for the range of an answer: of the duration with
+    /// its factor.
+    pub errors: Vec<(NodeIdx, f64)>,
     /// Nodes that no longer wait for edges of this kind.
     pub freed: Vec<(NodeIdx, EdgeKind)>,
 }
@@ -45,6 +48,9 @@ impl GraphEdits {
         let scaled = other.scaled.iter();
         self.scaled
             .extend(scaled.map(|(node, by)| (shift(node), *by)));
+        let errors = other.errors.iter();
+        self.errors
+            .extend(errors.map(|(node, error)| (shift(node), *error)));
         let freed = other.freed.iter();
         self.freed
             .extend(freed.map(|(node, kind)| (shift(node), *kind)));

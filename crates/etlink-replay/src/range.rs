@@ -50,6 +50,7 @@ pub fn answer_range(
     let ask = |extreme: Extreme| {
         let mut duration = run.duration.clone();
         returns.apply_to_durations(extreme, &mut duration);
+        apply_errors(extreme, &settings.edits.errors, &mut duration);
         let factor = settings.factor_of_causes(extreme == Extreme::Most);
         apply_to_causes(graph, extreme, factor, &mut duration);
         let assumed = match extreme {
@@ -92,6 +93,20 @@ impl Extreme {
             Extreme::Least => one.min(other),
             Extreme::Most => one.max(other),
         }
+    }
+}
+
+/// Shortens or lengthens all predicted durations by their errors.
+fn apply_errors(extreme: Extreme, errors: &[(NodeIdx, f64)], durations: &mut [DurationNs]) {
+    for (node, error) in errors {
+        let Some(duration) = durations.get_mut(node.index()) else {
+            continue;
+        };
+        let factor = match extreme {
+            Extreme::Least => 1.0 - error,
+            Extreme::Most => 1.0 + error,
+        };
+        *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
     }
 }
 

@@ -3,7 +3,8 @@
 use etlink_analyze::{DevicePeaks, Precision};
 use etlink_link::roofline::{RooflineWork, op_types, op_work, row_work};
 use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::RowKind;
+use etlink_model::{OpIdx, RowKind};
+use etlink_predict::USUAL_BALANCE;
 use etlink_replay::GraphEdits;
 
 /// Scales kernels to the time that the other device's peaks allow.
@@ -50,6 +51,22 @@ pub(super) fn change_device(trace: &LinkedTrace, name: &str) -> Result<GraphEdit
     }
     Ok(edits)
 }
+
+/// Returns the operations per byte of an op at which its device computes as long as it moves the
+/// data.
+pub(super) fn op_balance(trace: &LinkedTrace, op: OpIdx) -> f64 {
+    let name = trace.device.header.devices.first();
+    let peaks = name.and_then(|name| DevicePeaks::find(name, None));
+    let rates = peaks.and_then(|peaks| {
+        let tflops = peaks.tflops(precision(op_types(trace, op)))?;
+        Some((tflops, peaks.gb_per_s?))
+    });
+    rates.map_or(USUAL_BALANCE, |(tflops, gb_per_s)| 1e3 * tflops / gb_per_s)
+}
+
+/// Operations per byte of work on the host at which a processor computes as long as it moves the
+/// data: a core of 100 Gflop/s moves about 10 GB/s.
+pub(super) const HOST_BALANCE: f64 = 10.0;
 
 fn unknown_device(name: &str) -> String {
     format!(

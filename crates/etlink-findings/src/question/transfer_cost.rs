@@ -11,6 +11,7 @@
 //! is the median over all pairs of sizes (Theil, 1950; Sen, 1968), which tolerates arbitrary errors
 //! in up to 29 % of the sizes.
 
+use super::sizes::{PredictedTime, PredictedTimes};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
 use etlink_replay::{GraphEdits, ReplayGraph};
@@ -47,6 +48,10 @@ struct TransferChange {
 pub struct RankAnswer {
     /// Changes to nodes of the rank's graph.
     pub edits: GraphEdits,
+    /// Notes on what the changes rest on.
+    notes: Vec<String>,
+    /// Time of predicted work.
+    times: PredictedTimes,
     transfers: BTreeMap<TransferClass, Vec<TransferChange>>,
 }
 
@@ -60,6 +65,19 @@ impl From<GraphEdits> for RankAnswer {
 }
 
 impl RankAnswer {
+    pub(super) fn predicted(
+        edits: GraphEdits,
+        notes: Vec<String>,
+        times: PredictedTimes,
+    ) -> RankAnswer {
+        RankAnswer {
+            edits,
+            notes,
+            times,
+            ..RankAnswer::default()
+        }
+    }
+
     /// Multiplies the size-dependent time of a transfer by one factor, and its latency by another.
     pub(super) fn change_transfer(
         &mut self,
@@ -89,8 +107,10 @@ impl RankAnswer {
 pub struct GraphAnswer {
     /// Edits of the graph's nodes.
     pub edits: GraphEdits,
-    /// Notes on the fitted transfer costs.
+    /// Notes on what the changes rest on; ranks with the same note share it.
     pub notes: Vec<String>,
+    /// Time of predicted work, of all ranks.
+    pub predicted: Vec<PredictedTime>,
 }
 
 /// Combines the ranks' answers, each with the rank's first node in the graph. In that graph, a
@@ -99,8 +119,15 @@ pub struct GraphAnswer {
 pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -> GraphAnswer {
     let mut answer = GraphAnswer::default();
     let mut classes: BTreeMap<&TransferClass, Vec<(NodeIdx, TransferChange)>> = BTreeMap::new();
+    let mut times = PredictedTimes::default();
     for (first, rank) in ranks {
+        times.extend(&rank.times);
         answer.edits.extend_shifted(&rank.edits, *first);
+        for note in &rank.notes {
+            if !answer.notes.contains(note) {
+                answer.notes.push(note.clone());
+            }
+        }
         for (class, changes) in &rank.transfers {
             let of_class = classes.entry(class).or_default();
             for change in changes {
@@ -108,6 +135,7 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
             }
         }
     }
+    answer.predicted = times.list();
     for (class, changes) in classes {
         let duration = |node: NodeIdx| graph.duration[node.index()];
         let samples = changes.iter();

@@ -101,6 +101,7 @@ fn edits_of_one_rank_are_those_of_all_by_other_numbers() {
         removed: vec![NodeIdx(1)],
         at_once: vec![NodeIdx(2)],
         scaled: vec![(NodeIdx(3), 0.5)],
+        errors: vec![(NodeIdx(3), 0.1)],
         freed: vec![(NodeIdx(4), EdgeKind::Launch)],
     };
     let mut all = GraphEdits::default();
@@ -110,6 +111,7 @@ fn edits_of_one_rank_are_those_of_all_by_other_numbers() {
         removed: vec![NodeIdx(11)],
         at_once: vec![NodeIdx(12)],
         scaled: vec![(NodeIdx(13), 0.5)],
+        errors: vec![(NodeIdx(13), 0.1)],
         freed: vec![(NodeIdx(14), EdgeKind::Launch)],
     };
     assert_eq!(all, shifted);

@@ -2,7 +2,7 @@
 
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
-use etlink_findings::WhatIfQuestion;
+use etlink_findings::{PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
@@ -18,6 +18,8 @@ pub(super) struct ReplayConfig {
     pub(super) settings: ReplaySettings,
     /// Named questions.
     pub(super) questions: Vec<WhatIfQuestion>,
+    /// Time of work that each question predicts, once it is answered.
+    pub(super) predicted: Vec<Vec<PredictedTime>>,
     /// Name of the node whose start is explained.
     pub(super) explain: Option<String>,
     pub(super) critical_path: bool,
@@ -60,6 +62,7 @@ impl ReplayConfig {
                 ..ReplaySettings::default()
             },
             questions: args.what_if.what_if,
+            predicted: vec![],
             explain: args.explain,
             critical_path: args.critical_path,
             target,

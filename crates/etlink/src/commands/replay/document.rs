@@ -80,6 +80,7 @@ fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
             ..ReplaySettings::default()
         },
         questions,
+        predicted: vec![],
         explain: None,
         critical_path: query.critical_path,
         target: None,

@@ -3,7 +3,7 @@
 use super::ReplayConfig;
 use anyhow::{Result, bail};
 use etlink_findings::{
-    QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
+    PredictedTime, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
 use etlink_model::{AdvisedError, NodeIdx, Setting};
@@ -16,20 +16,33 @@ use serde::Serialize;
 pub(super) struct AskedQuestion {
     question: String,
     caveat: &'static str,
+    /// Time of work before and after, by what the prediction rests on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    predicted: Vec<PredictedTime>,
 }
 
 impl AskedQuestion {
     pub(super) fn from_config(config: &ReplayConfig) -> Vec<AskedQuestion> {
-        let questions = config.questions.iter();
-        let asked = questions.map(|question| AskedQuestion {
+        let questions = config.questions.iter().enumerate();
+        let asked = questions.map(|(at, question)| AskedQuestion {
             question: question.to_string(),
             caveat: question.caveat(),
+            predicted: config.predicted.get(at).cloned().unwrap_or_default(),
         });
         asked.collect()
     }
 
     pub(super) fn question(&self) -> &str {
         &self.question
+    }
+
+    /// True if the answer has predicted durations, with an error of their own.
+    pub(super) fn is_predicted(&self) -> bool {
+        !self.predicted.is_empty()
+    }
+
+    pub(super) fn predicted(&self) -> &[PredictedTime] {
+        &self.predicted
     }
 
     pub(super) fn caveat(&self) -> &'static str {
@@ -67,6 +80,7 @@ impl ReplayConfig {
             let answer = answer.map_err(|why| no_answer(input, question, &why))?;
             let answer = answer_for_graph(graph, &[(NodeIdx(0), &answer)]);
             self.settings.edits.extend(&answer.edits);
+            self.predicted.push(answer.predicted);
             let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
             notes.extend(question_notes(
                 question,
@@ -104,6 +118,7 @@ impl ReplayConfig {
                 let edits = straggler_edits(graph, labels, *rank);
                 let edits = edits.map_err(|why| no_answer(input, question, &why))?;
                 self.settings.edits.extend(&edits);
+                self.predicted.push(vec![]);
                 continue;
             }
             let (mut answered, mut failed) = (vec![], vec![]);
@@ -116,6 +131,7 @@ impl ReplayConfig {
             }
             let answer = answer_for_graph(graph, &answered);
             self.settings.edits.extend(&answer.edits);
+            self.predicted.push(answer.predicted);
             let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
             notes.extend(question_notes(
                 question,

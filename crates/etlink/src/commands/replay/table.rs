@@ -1,10 +1,12 @@
 //! The replay as text.
 
 use super::all_ranks::AllRanks;
+use super::questions::AskedQuestion;
 use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
+use etlink_findings::{PredictedTime, PredictionBasis, WorkPlace};
 use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{
@@ -440,6 +442,41 @@ fn add_worst(worst: &[NodeTime], signed: bool, rows: &mut FactRows) {
 /// their length.
 const LEAST_UNEXPLAINED: f64 = 0.01;
 
+/// Adds the time of work that a question predicts, by place.
+fn add_predicted(predicted: &[PredictedTime], rows: &mut FactRows) {
+    for place in [WorkPlace::Device, WorkPlace::Host] {
+        let of_place = predicted.iter().filter(|time| time.place == place);
+        let parts: Vec<&PredictedTime> = of_place.collect();
+        let recorded: i64 = parts.iter().map(|part| part.recorded_ns.0).sum();
+        let predicted: i64 = parts.iter().map(|part| part.predicted_ns.0).sum();
+        if recorded == 0 {
+            continue;
+        }
+        let shares = parts.iter().map(|part| {
+            format!(
+                "{:.1} % {}",
+                100.0 * part.recorded_ns.0 as f64 / recorded as f64,
+                basis_text(part.basis)
+            )
+        });
+        let shares: Vec<String> = shares.collect();
+        rows.add(
+            &format!("  {} work", enum_name(place)),
+            change_text(recorded, predicted),
+            format!("sum of durations; {}", shares.join(", ")),
+        );
+    }
+}
+
+fn basis_text(basis: PredictionBasis) -> &'static str {
+    match basis {
+        PredictionBasis::Shapes => "changes with its shapes",
+        PredictionBasis::SameWork => "does the same work",
+        PredictionBasis::Name => "changes like others of its name",
+        PredictionBasis::Nothing => "has no shapes and stays",
+    }
+}
+
 fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut FactRows) {
     let without = changes
         .drop_edges
@@ -466,6 +503,10 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
     let range_text = if least == most {
         "a prediction; uncertain waits do not change it".to_owned()
+    } else if changes.questions.iter().any(AskedQuestion::is_predicted) {
+        format!(
+            "a prediction; from {least} to {most}, depending on predicted durations and uncertain waits"
+        )
     } else {
         format!("a prediction; from {least} to {most}, depending on uncertain waits")
     };
@@ -491,6 +532,7 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     }
     for asked in &changes.questions {
         rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
+        add_predicted(asked.predicted(), rows);
     }
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");

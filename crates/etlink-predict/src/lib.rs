@@ -1,0 +1,135 @@
+//! Shapes and work of a run with another batch, sequence length or width than the recorded one.
+//!
+//! ```text
+//! host trace ──> sources: data, weights ──> sizes of roles ──> dimensions of all tensors
+//!                                             request ──┘           │
+//!                recorded work of each op <── recorded sizes ──────┤
+//!               predicted work of each op <── changed sizes  ──────┘
+//! ```
+//! The host trace names each tensor that an op reads and writes, so dimensions are followed from the
+//! input through the program, and two dimensions of the same size stay apart. Ops keep their
+//! algorithms and their order; nothing is said of loops that would run more often.
+
+mod arguments;
+mod dims;
+mod law;
+mod rules;
+mod sizes;
+mod sources;
+mod walk;
+
+pub use law::{ChangedWork, USUAL_BALANCE};
+pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
+pub use sources::ShownSize;
+
+use crate::arguments::Arguments;
+use crate::dims::Shape;
+use crate::walk::{EndedCall, find_sources, walk_ops};
+use etlink_link::roofline::{ArgumentValues, OpArguments, RooflineFormula, RooflineWork};
+use etlink_link::roofline::{TensorShapes, work_from_shapes};
+use etlink_model::HostTrace;
+
+/// Reason why a request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PredictError {
+    /// No tensor shows the size.
+    #[error(
+        "the trace does not show which size is {}; state it, as in `{}=OLD:NEW`",
+        .0.name(), .0.name()
+    )]
+    UnknownSize(SizeRole),
+    /// The stated size is that of no input.
+    #[error("no input of the program has {role} {size}", role = .0.name(), size = .1)]
+    NoSuchSize(SizeRole, u64),
+}
+
+/// Work of a run with other sizes.
+#[derive(Clone, Debug, Default)]
+pub struct SizePrediction {
+    /// Sizes in both runs.
+    pub sizes: Sizes,
+    /// Tensors that show the recorded sizes.
+    pub shown: Vec<ShownSize>,
+    /// Work of each node of the host trace, by its own arguments; `None` for nodes without tensors.
+    pub work: Vec<Option<ChangedWork>>,
+}
+
+/// Predicts the work of each op of a host trace with other sizes. O(nodes).
+///
+/// # Errors
+/// The trace does not show a size that changes, or no tensor has the stated size.
+pub fn predict_sizes(
+    host: &HostTrace,
+    request: &SizeRequest,
+) -> Result<SizePrediction, PredictError> {
+    let sources = find_sources(host);
+    let (mut sizes, shown) = sources.sizes(request);
+    request
+        .apply_to(&mut sizes)
+        .map_err(PredictError::UnknownSize)?;
+    let mut work = vec![None; host.nodes.len()];
+    let mut has_changed = false;
+    walk_ops(host, &sizes, &sources, &mut |ended| {
+        if ended.call.inputs.tensors.is_empty() {
+            return;
+        }
+        let changed = changed_work(host, &ended, &sizes);
+        has_changed |= !changed.is_unchanged();
+        work[ended.call.node] = Some(changed);
+    });
+    if !has_changed && let Some((role, old)) = request.first_stated() {
+        return Err(PredictError::NoSuchSize(role, old));
+    }
+    Ok(SizePrediction { sizes, shown, work })
+}
+
+fn changed_work(host: &HostTrace, ended: &EndedCall<'_>, sizes: &Sizes) -> ChangedWork {
+    let (call, node) = (ended.call, ended.call.node);
+    let (inputs, outputs) = (&host.nodes.inputs[node], &host.nodes.outputs[node]);
+    let types = [inputs.types, outputs.types].map(|id| host.names.get(id));
+    let values = std::str::from_utf8(host.span(inputs.values)).unwrap_or("");
+    let old_shapes = [inputs.shapes, outputs.shapes].map(|id| host.names.get(id).to_owned());
+    let new_shapes = [
+        changed_text(&call.inputs, &call.shapes, sizes),
+        changed_text(ended.outputs, ended.output_shapes, sizes),
+    ];
+    let of = |shapes: &[String; 2]| {
+        let [mut read, mut written] = [TensorShapes::default(), TensorShapes::default()];
+        read.read(&shapes[0], types[0]);
+        written.read(&shapes[1], types[1]);
+        let work = work_from_shapes(
+            call.full_name,
+            OpArguments {
+                inputs: &read,
+                outputs: (!written.is_empty()).then_some(&written),
+                values: ArgumentValues::new(values),
+            },
+        );
+        work_or_bytes(work, &read, &written)
+    };
+    ChangedWork {
+        old: of(&old_shapes),
+        new: of(&new_shapes),
+    }
+}
+
+/// Returns the bytes of all arguments for an op whose work is not known.
+fn work_or_bytes(work: RooflineWork, read: &TensorShapes, written: &TensorShapes) -> RooflineWork {
+    if work.formula != RooflineFormula::None {
+        return work;
+    }
+    RooflineWork {
+        operations: 0,
+        bytes: read.bytes().saturating_add(written.bytes()),
+        formula: RooflineFormula::None,
+    }
+}
+
+fn changed_text(arguments: &Arguments, shapes: &[Shape], sizes: &Sizes) -> String {
+    let changed = shapes.iter().map(|shape| {
+        let dims = shape.iter().map(|dim| dim.changed(sizes));
+        dims.collect()
+    });
+    let changed: Vec<Vec<u64>> = changed.collect();
+    arguments.shapes_text(&changed)
+}

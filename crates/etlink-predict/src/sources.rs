@@ -1,0 +1,185 @@
+//! Tensors that a recording does not produce: data and weights; and the sizes that they show.
+
+use crate::arguments::Tensor;
+use crate::sizes::{Size, SizeRequest, SizeRole, Sizes};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// Use of a tensor by an op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TensorUse {
+    /// Tokens or categories that an embedding looks up.
+    Index,
+    /// Samples: the first factor of a product or of a convolution.
+    Data,
+    /// Images, whose inner dimensions are no sequence.
+    Image,
+    /// Rows that an embedding looks up.
+    Table,
+    /// Weights, statistics, or states of an optimizer.
+    Weight,
+}
+
+/// A tensor that the recording does not produce.
+pub(crate) struct Source {
+    sizes: Vec<u64>,
+    is_integer: bool,
+    /// First op that reads it.
+    op: String,
+    pub(crate) uses: BTreeSet<TensorUse>,
+}
+
+impl Source {
+    pub(crate) fn new(tensor: &Tensor, op: &str) -> Source {
+        Source {
+            sizes: tensor.sizes.clone(),
+            is_integer: tensor.is_integer,
+            op: op.to_owned(),
+            uses: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn is_weight(&self) -> bool {
+        self.uses.contains(&TensorUse::Weight) || self.is_table()
+    }
+
+    pub(crate) fn is_table(&self) -> bool {
+        self.uses.contains(&TensorUse::Table)
+    }
+
+    /// True if an op reads it as the samples of a step.
+    fn is_data(&self) -> bool {
+        let as_data = [TensorUse::Index, TensorUse::Data, TensorUse::Image];
+        let is_used = as_data.iter().any(|found| self.uses.contains(found));
+        !self.is_weight() && !self.sizes.is_empty() && is_used
+    }
+}
+
+/// Sources in the order of their first use.
+pub(crate) struct Sources {
+    pub(crate) all: Vec<Source>,
+    /// Numbers of rows of embeddings.
+    pub(crate) tables: Vec<u64>,
+}
+
+/// A size that a source shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownSize {
+    /// Role of the size.
+    pub role: SizeRole,
+    /// The size.
+    pub size: u64,
+    /// First op that reads the tensor that shows it.
+    pub op: String,
+    /// Sizes of the tensor.
+    pub shape: Vec<u64>,
+}
+
+impl Sources {
+    /// Returns the sizes that the request states, else those that the sources show.
+    pub(crate) fn sizes(&self, request: &SizeRequest) -> (Sizes, Vec<ShownSize>) {
+        let mut sizes = Sizes::default();
+        let mut shown = vec![];
+        for role in [SizeRole::Batch, SizeRole::Sequence, SizeRole::Width] {
+            // Without a change, multiples of the width need not be told from other sizes.
+            if role == SizeRole::Width && !request.changes(role) {
+                continue;
+            }
+            let stated = request.stated(role);
+            let found = if stated.is_none() {
+                self.shown(role)
+            } else {
+                None
+            };
+            let old = stated.or(found.as_ref().map(|found| found.size));
+            *sizes.of_mut(role) = old.map(|old| Size { old, new: old });
+            shown.extend(found);
+        }
+        (sizes, shown)
+    }
+
+    fn shown(&self, role: SizeRole) -> Option<ShownSize> {
+        let (source, at) = match role {
+            SizeRole::Batch => (self.batch_source()?, 0),
+            SizeRole::Sequence => (self.sequence_source()?, 1),
+            SizeRole::Width => {
+                let table = self.all.iter().find(|source| source.is_table())?;
+                (table, table.sizes.len().checked_sub(1)?)
+            }
+        };
+        Some(ShownSize {
+            role,
+            size: *source.sizes.get(at)?,
+            op: source.op.clone(),
+            shape: source.sizes.clone(),
+        })
+    }
+
+    fn batch_source(&self) -> Option<&Source> {
+        let mut data = self.all.iter().filter(|source| source.is_data());
+        // Tokens before other data: positions may be looked up too, but are fewer.
+        data.clone()
+            .filter(|source| source.is_integer && source.sizes.len() > 1)
+            .min_by_key(|source| Reverse(source.sizes[0]))
+            .or_else(|| data.next())
+    }
+
+    fn sequence_source(&self) -> Option<&Source> {
+        let batch = self.batch_source()?;
+        let is_sequence = match batch.sizes.len() {
+            2 => batch.is_integer,
+            3 => !batch.uses.contains(&TensorUse::Image),
+            _ => false,
+        };
+        is_sequence.then_some(batch)
+    }
+}
+
+/// Returns the use of an op's argument; `None` if it tells nothing.
+pub(crate) fn argument_use(op: &str, tensor: &Tensor) -> Option<TensorUse> {
+    let name = op.rsplit("::").next().unwrap_or(op);
+    let weights: &[usize] = match name {
+        "linear" | "conv1d" | "conv2d" | "conv3d" | "convolution" | "_convolution" => &[1, 2],
+        "cudnn_convolution" | "miopen_convolution" | "mm" => &[1],
+        "addmm" => &[0, 2],
+        "layer_norm" | "native_layer_norm" | "group_norm" => &[2, 3],
+        "batch_norm" | "native_batch_norm" => &[1, 2, 3, 4],
+        _ => &[],
+    };
+    let is_update = name.starts_with("_foreach") || name.starts_with("_fused_");
+    if weights.contains(&tensor.argument) || is_update || name == "AccumulateGrad" {
+        return Some(TensorUse::Weight);
+    }
+    match (name, tensor.argument) {
+        ("embedding" | "embedding_bag" | "_embedding_bag", 0) => Some(TensorUse::Table),
+        ("embedding" | "embedding_bag" | "_embedding_bag", 1) => Some(TensorUse::Index),
+        ("linear" | "mm" | "matmul" | "bmm" | "conv1d", 0) | ("addmm", 1) => Some(TensorUse::Data),
+        (name, 0) if name.contains("conv") && !name.contains("backward") => Some(TensorUse::Image),
+        _ => None,
+    }
+}
+
+/// True if the output of an op is a view or a copy of its first input.
+pub(crate) fn keeps_source(name: &str) -> bool {
+    const KEEPING: &[&str] = &[
+        "to",
+        "_to_copy",
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "t",
+        "transpose",
+        "permute",
+        "detach",
+        "alias",
+        "contiguous",
+        "clone",
+        "as_strided",
+        "expand",
+        "unsqueeze",
+        "squeeze",
+        "slice",
+        "select",
+    ];
+    KEEPING.contains(&name)
+}

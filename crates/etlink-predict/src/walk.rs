@@ -1,0 +1,338 @@
+//! All ops of a host trace in program order, with the dimensions of their tensors.
+//!
+//! ```text
+//! op begins   dimensions of its inputs: by tensor id, else by place in a storage, else a source
+//! op ends     dimensions of its outputs: by rule, else as its inner ops left them, else by the
+//!             sizes around it
+//! ```
+//! Inner ops end first, so that an outer op's definition replaces what its parts left.
+
+use crate::arguments::{Arguments, Call, Tensor, most_roles};
+use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, roles_of, sizes_of};
+use crate::rules::{Rule, by_value, output_shape};
+use crate::sizes::{SizeRole, Sizes};
+use crate::sources::{Source, Sources, argument_use, keeps_source};
+use etlink_model::HostTrace;
+use rustc_hash::FxHashMap;
+
+/// Number of enclosing ops whose inputs are compared with the sizes of a new tensor.
+const MOST_AROUND: usize = 4;
+
+/// A call that has ended, with the dimensions of its outputs.
+pub(crate) struct EndedCall<'c> {
+    pub(crate) call: &'c Call<'c>,
+    pub(crate) outputs: &'c Arguments,
+    pub(crate) output_shapes: &'c [Shape],
+}
+
+/// Dimensions of tensors so far.
+struct Walk<'t, 's> {
+    host: &'t HostTrace,
+    /// Known sizes, and sources of a walk before; `None` in the walk that finds the sources.
+    known: Option<(&'s Sizes, &'s Sources)>,
+    by_id: FxHashMap<u64, Shape>,
+    by_place: FxHashMap<(u64, u64, Vec<u64>), Shape>,
+    by_storage: FxHashMap<u64, Shape>,
+    /// Sources found, and the source that a tensor is a view or copy of.
+    sources: Vec<Source>,
+    source_of: FxHashMap<u64, usize>,
+    /// Numbers of rows of embeddings, which do not grow with the width.
+    tables: Vec<u64>,
+    open: Vec<Call<'t>>,
+}
+
+/// Finds the tensors that the recording does not produce. O(nodes).
+pub(crate) fn find_sources(host: &HostTrace) -> Sources {
+    let mut walk = Walk::new(host, None);
+    walk.run(&mut |_| {});
+    Sources {
+        all: walk.sources,
+        tables: walk.tables,
+    }
+}
+
+/// Calls `ended` for each op, inner ops first. O(nodes).
+pub(crate) fn walk_ops(
+    host: &HostTrace,
+    sizes: &Sizes,
+    sources: &Sources,
+    ended: &mut impl FnMut(EndedCall<'_>),
+) {
+    Walk::new(host, Some((sizes, sources))).run(ended);
+}
+
+impl<'t, 's> Walk<'t, 's> {
+    fn new(host: &'t HostTrace, known: Option<(&'s Sizes, &'s Sources)>) -> Walk<'t, 's> {
+        Walk {
+            host,
+            known,
+            by_id: FxHashMap::default(),
+            by_place: FxHashMap::default(),
+            by_storage: FxHashMap::default(),
+            sources: vec![],
+            source_of: FxHashMap::default(),
+            tables: vec![],
+            open: vec![],
+        }
+    }
+
+    fn run(&mut self, ended: &mut impl FnMut(EndedCall<'_>)) {
+        let nodes = &self.host.nodes;
+        for node in 0..nodes.len() {
+            let parent = nodes.parent[node];
+            while let Some(call) = self.open.last()
+                && nodes.id[call.node] != parent
+            {
+                self.end(ended);
+            }
+            self.begin(node);
+        }
+        while !self.open.is_empty() {
+            self.end(ended);
+        }
+    }
+
+    fn begin(&mut self, node: usize) {
+        let nodes = &self.host.nodes;
+        let full_name = self.host.names.get(nodes.name[node]);
+        let name = full_name.rsplit_once("::").map_or("", |(_, name)| name);
+        let inputs = Arguments::read(self.host, &nodes.inputs[node]);
+        let shapes = inputs.tensors.iter();
+        let shapes = shapes.map(|tensor| self.input_shape(tensor, full_name));
+        let shapes: Vec<Shape> = shapes.collect();
+        if name == "embedding"
+            && let Some(table) = inputs.tensors.first()
+        {
+            self.tables.extend(table.sizes.first());
+        }
+        for tensor in &inputs.tensors {
+            if let Some(source) = self.source_of.get(&tensor.id)
+                && let Some(found) = argument_use(full_name, tensor)
+            {
+                self.sources[*source].uses.insert(found);
+            }
+        }
+        self.open.push(Call {
+            node,
+            full_name,
+            name,
+            inputs,
+            shapes,
+        });
+    }
+
+    /// Returns the dimensions of a tensor that an op reads.
+    fn input_shape(&mut self, tensor: &Tensor, op: &str) -> Shape {
+        if let Some(shape) = self.known_shape(tensor) {
+            return shape;
+        }
+        let number = self.sources.len();
+        let shape = match self.known {
+            Some((sizes, sources)) => sources.shape(number, tensor, sizes),
+            None => fixed_shape(&tensor.sizes),
+        };
+        self.sources.push(Source::new(tensor, op));
+        self.source_of.insert(tensor.id, number);
+        self.keep_shape(tensor, &shape);
+        shape
+    }
+
+    fn known_shape(&self, tensor: &Tensor) -> Option<Shape> {
+        let fits = |shape: &&Shape| sizes_of(shape) == tensor.sizes;
+        if let Some(shape) = self.by_id.get(&tensor.id).filter(fits) {
+            return Some(shape.clone());
+        }
+        // Autograd unpacks what it has saved as another tensor of the same storage.
+        let place = (tensor.storage, tensor.offset, tensor.sizes.clone());
+        if let Some(shape) = self.by_place.get(&place) {
+            return Some(shape.clone());
+        }
+        let last = self.by_storage.get(&tensor.storage)?;
+        let elements = |sizes: &[u64]| {
+            sizes
+                .iter()
+                .fold(1u64, |all, size| all.saturating_mul(*size))
+        };
+        if roles_of(last) == 0 || elements(&sizes_of(last)) != elements(&tensor.sizes) {
+            return None;
+        }
+        reshape(last, &tensor.sizes)
+    }
+
+    fn keep_shape(&mut self, tensor: &Tensor, shape: &Shape) {
+        self.by_id.insert(tensor.id, shape.clone());
+        let place = (tensor.storage, tensor.offset, tensor.sizes.clone());
+        self.by_place.insert(place, shape.clone());
+        self.by_storage.insert(tensor.storage, shape.clone());
+    }
+
+    fn end(&mut self, ended: &mut impl FnMut(EndedCall<'_>)) {
+        let Some(mut call) = self.open.pop() else {
+            return;
+        };
+        let outputs = Arguments::read(self.host, &self.host.nodes.outputs[call.node]);
+        let mut shapes = vec![];
+        for tensor in &outputs.tensors {
+            if call.name.is_empty() {
+                let known = self.known_shape(tensor);
+                shapes.push(known.unwrap_or_else(|| fixed_shape(&tensor.sizes)));
+                continue;
+            }
+            let shape = self.output_shape(&call, tensor);
+            self.keep_shape(tensor, &shape);
+            self.keep_source(&call, tensor);
+            // A tensor made for the op has the dimensions that the op gives it.
+            if let Some(first) = call.inputs.tensors.first()
+                && call.name.ends_with('_')
+                && first.id == tensor.id
+                && first.sizes == tensor.sizes
+            {
+                call.shapes[0] = shape.clone();
+            }
+            shapes.push(shape);
+        }
+        ended(EndedCall {
+            call: &call,
+            outputs: &outputs,
+            output_shapes: &shapes,
+        });
+    }
+
+    fn output_shape(&self, call: &Call<'_>, tensor: &Tensor) -> Shape {
+        let nothing = Sizes::default();
+        let sizes = self.known.map_or(&nothing, |(sizes, _)| sizes);
+        let rule = output_shape(call, &tensor.sizes, sizes);
+        if let Rule::Known(shape) = rule {
+            return shape;
+        }
+        let is_input = call
+            .inputs
+            .tensors
+            .iter()
+            .any(|input| input.id == tensor.id);
+        let left = self.by_id.get(&tensor.id);
+        let left = left.filter(|shape| !is_input && sizes_of(shape) == tensor.sizes);
+        match (left, rule) {
+            (Some(left), _) => left.clone(),
+            (None, Rule::Known(shape) | Rule::Likely(shape)) => shape,
+            (None, Rule::Unknown) => self.shape_by_size(call, &tensor.sizes, sizes),
+        }
+    }
+
+    /// Returns the dimensions of a new tensor from the sizes of the op's inputs, then of those of
+    /// the ops around it, then from the known sizes.
+    fn shape_by_size(&self, call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Shape {
+        let around = self.open.iter().rev().take(MOST_AROUND - 1);
+        let calls: Vec<&Call<'_>> = std::iter::once(call).chain(around).collect();
+        for call in &calls {
+            let same = call.inputs_with_shapes().find(|input| input.0 == sizes);
+            if let Some((_, shape)) = same {
+                return shape.clone();
+            }
+        }
+        let dims = sizes.iter().enumerate().map(|(at, size)| {
+            let found = calls.iter().find_map(|call| dim_by_size(call, sizes, at));
+            let joined = || calls.iter().find_map(|call| joined_dims(call, *size));
+            let found = found.or_else(|| if at == 0 && *size > 1 { joined() } else { None });
+            found.unwrap_or_else(|| by_value(sizes, at, known))
+        });
+        dims.collect()
+    }
+
+    /// Views and copies of a source are used as the source.
+    fn keep_source(&mut self, call: &Call<'_>, output: &Tensor) {
+        let inputs = &call.inputs.tensors;
+        let first = inputs
+            .first()
+            .and_then(|first| self.source_of.get(&first.id));
+        if let Some(source) = first
+            && keeps_source(call.name)
+        {
+            self.source_of.insert(output.id, *source);
+        } else if inputs.iter().all(|input| input.id != output.id) {
+            self.source_of.remove(&output.id);
+        }
+    }
+}
+
+/// Returns a dimension of this size among an op's inputs: at the same place of an input of the
+/// same rank, else anywhere.
+fn dim_by_size(call: &Call<'_>, sizes: &[u64], at: usize) -> Option<Dim> {
+    let size = sizes[at];
+    let same_rank = call
+        .shapes
+        .iter()
+        .filter(|shape| shape.len() == sizes.len());
+    let at_place = same_rank.filter_map(|shape| shape.get(at));
+    if let Some(dim) = most_roles(at_place.filter(|dim| dim.size() == size)) {
+        return Some(dim.clone());
+    }
+    if size == 1 {
+        return None;
+    }
+    let all = call.shapes.iter().flat_map(|shape| shape.iter());
+    most_roles(all.filter(|dim| dim.size() == size)).cloned()
+}
+
+/// Returns the first dimensions of an input, joined to this size, if they have a role: statistics
+/// of a norm are per row.
+fn joined_dims(call: &Call<'_>, size: u64) -> Option<Dim> {
+    call.shapes.iter().find_map(|shape| {
+        let (first, rest) = shape.split_first()?;
+        let mut joined = first.clone();
+        for dim in rest {
+            joined = joined.joined(dim);
+            if joined.size() == size && joined.roles() > 0 {
+                return Some(joined);
+            }
+        }
+        None
+    })
+}
+
+impl Sources {
+    /// Returns the dimensions of a source: data has the batch first, then the sequence; weights
+    /// have multiples of the width.
+    fn shape(&self, number: usize, tensor: &Tensor, sizes: &Sizes) -> Shape {
+        let is_weight = self.all.get(number).is_some_and(Source::is_weight);
+        let dims = tensor.sizes.iter().enumerate().map(|(at, size)| {
+            if is_weight {
+                self.weight_dim(number, at, *size, sizes)
+            } else {
+                data_dim(&tensor.sizes, at, sizes)
+            }
+        });
+        dims.collect()
+    }
+
+    fn weight_dim(&self, number: usize, at: usize, size: u64, sizes: &Sizes) -> Dim {
+        let Some(width) = sizes.old(SizeRole::Width) else {
+            return Dim::fixed(size);
+        };
+        let is_row_of_table = at == 0 && self.all[number].is_table();
+        if !size.is_multiple_of(width) || is_row_of_table || self.tables.contains(&size) {
+            return Dim::fixed(size);
+        }
+        Dim::multiple(size / width, SizeRole::Width, width)
+    }
+}
+
+fn data_dim(sizes: &[u64], at: usize, known: &Sizes) -> Dim {
+    let size = sizes[at];
+    let (batch, sequence) = (known.old(SizeRole::Batch), known.old(SizeRole::Sequence));
+    if at == 0 {
+        if batch == Some(size) {
+            return Dim::one(Factor::Of(SizeRole::Batch, size));
+        }
+        if let (Some(batch), Some(sequence)) = (batch, sequence)
+            && size == batch.saturating_mul(sequence)
+        {
+            let rows = Dim::one(Factor::Of(SizeRole::Batch, batch));
+            return rows.joined(&Dim::one(Factor::Of(SizeRole::Sequence, sequence)));
+        }
+    }
+    if sequence == Some(size) {
+        return Dim::one(Factor::Of(SizeRole::Sequence, size));
+    }
+    Dim::fixed(size)
+}
