@@ -23,13 +23,18 @@ fn sum(counts: &Value) -> u64 {
     counts.filter_map(|(_, count)| count.as_u64()).sum()
 }
 
-/// Returns the step time of a recorded program without a profiler, in ns.
-fn true_step_ns(recording: &str) -> f64 {
+/// Returns what is known of the program whose field `key` is `value`.
+fn truth(key: &str, value: &str) -> Value {
     let text = std::fs::read_to_string(gpu().join("truth.json")).expect("the true times");
     let truth: Value = serde_json::from_str(&text).expect("JSON");
     let runs = truth["runs"].as_array().expect("a list");
-    let run = runs.iter().find(|run| run["recording"] == recording);
-    let step = run.and_then(|run| run["back_to_back_step_ns"].as_f64());
+    let run = runs.iter().find(|run| run[key] == value);
+    run.unwrap_or_else(|| panic!("{value} is unknown")).clone()
+}
+
+/// Returns the step time of a recorded program without a profiler, in ns.
+fn true_step_ns(recording: &str) -> f64 {
+    let step = truth("recording", recording)["back_to_back_step_ns"].as_f64();
     step.unwrap_or_else(|| panic!("{recording} has no true time"))
 }
 
@@ -39,7 +44,7 @@ fn all_gpu_recordings_link_completely_and_pass_the_check() {
     let line = format!("merge {} -o out --json", gpu().display());
     let document = tool.run(&line).exits(0).json();
     let ranks = document["ranks"].as_array().expect("ranks");
-    assert_eq!(ranks.len(), 27);
+    assert_eq!(ranks.len(), 28);
     for rank in ranks {
         let (case, report) = (&rank["run"], &rank["report"]);
         if !rank["host"].is_null() {
@@ -211,4 +216,104 @@ fn products_of_half_the_size_take_half_the_time() {
     let step_ns = document["runs"][0]["step"]["ns"].as_f64().expect("a time");
     let truth = true_step_ns("gemm-changed");
     assert!((step_ns / truth - 1.0).abs() < 0.05, "{step_ns}");
+}
+
+/// Recordings, other sizes, and the program that has them.
+const OTHER_SIZES: [(&str, &str, &str); 20] = [
+    ("lm", "batch=1", "lm/b1"),
+    ("lm", "batch=2", "lm/b2"),
+    ("lm", "batch=4", "lm/b4"),
+    ("lm", "batch=16", "lm/b16"),
+    ("lm", "batch=32", "lm/b32"),
+    ("lm", "seq=0.5x", "lm/s256"),
+    ("lm", "seq=1024", "lm/s1024"),
+    ("lm", "seq=512:2048", "lm/s2048"),
+    ("lm", "width=768", "lm/d768"),
+    ("lm", "width=1.5x", "lm/d1536"),
+    ("lm", "width=2x", "lm/d2048"),
+    ("gpt2", "batch=8", "gpt2/b8-s512"),
+    ("gpt2", "batch=16", "gpt2/b16-s512"),
+    ("gpt2", "seq=1024", "gpt2/b4-s1024"),
+    ("bert", "batch=32", "bert/b32-s128"),
+    ("bert", "seq=256", "bert/b16-s256"),
+    ("vit", "batch=64", "vit/b64"),
+    ("resnet50", "batch=32", "resnet50/b32"),
+    ("resnet50", "batch=64", "resnet50/b64"),
+    ("llama-forward", "batch=1", "llama-forward/b1"),
+];
+
+/// Returns recorded and predicted time of the work whose op is known, of all steps, in ns.
+fn device_work_ns(recording: &str, question: &str) -> [f64; 2] {
+    let folder = gpu().join(recording);
+    let line = format!("replay {} --what-if {question} --json", folder.display());
+    let document = Tool::new().run(&line).exits(0).json();
+    let predicted = &document["runs"][0]["what_if"]["questions"][0]["predicted"];
+    let times = predicted.as_array().expect("times");
+    let known = times.iter().filter(|time| {
+        let has_op = time["basis"] == "shapes" || time["basis"] == "same_work";
+        time["place"] == "device" && has_op
+    });
+    known.fold([0.0, 0.0], |[recorded, predicted], time| {
+        [
+            recorded + time["recorded_ns"].as_f64().expect("a time"),
+            predicted + time["predicted_ns"].as_f64().expect("a time"),
+        ]
+    })
+}
+
+#[test]
+fn device_work_with_other_sizes_is_predicted() {
+    let mut errors = vec![];
+    for (recording, question, program) in OTHER_SIZES {
+        let [recorded, predicted] = device_work_ns(recording, question);
+        let true_ns = |key: &str, value: &str| {
+            let work = truth(key, value)["device_work_ns"].as_f64();
+            work.unwrap_or_else(|| panic!("{value} has no device work"))
+        };
+        let steps = recorded / true_ns("recording", recording);
+        assert!((steps - steps.round()).abs() < 1e-3, "{recording}: {steps}");
+        let after = true_ns("program", program);
+        let error = predicted / steps / after - 1.0;
+        println!(
+            "| `{recording}` | `{question}` | {:.2} | {:.2} | {:.2} | {:+.1} % | {:+.1} % |",
+            recorded / steps / 1e6,
+            predicted / steps / 1e6,
+            after / 1e6,
+            100.0 * error,
+            100.0 * (recorded / steps / after - 1.0)
+        );
+        errors.push(error.abs());
+    }
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[errors.len() / 2] < 0.025, "{errors:?}");
+    assert!(errors.iter().all(|error| *error < 0.10), "{errors:?}");
+}
+
+#[test]
+fn steps_with_other_sizes_take_the_time_of_their_device_work() {
+    // All but the batch of 32 leave the recorded program to its host.
+    let folder = gpu().join("lm");
+    let before = truth("recording", "lm")["drained_step_ns"]["median"].as_f64();
+    let line = format!(
+        "replay {} --what-if batch=32 --remove-overhead={:.0}us --json",
+        folder.display(),
+        before.expect("a time") / 1e3
+    );
+    let document = Tool::new().run(&line).exits(0).json();
+    let step_ns = document["runs"][0]["step"]["ns"].as_f64().expect("a time");
+    let after = truth("program", "lm/b32")["drained_step_ns"]["median"].as_f64();
+    let error = step_ns / after.expect("a time") - 1.0;
+    assert!(error.abs() < 0.05, "{error}");
+}
+
+#[test]
+fn sizes_that_no_tensor_shows_are_asked_for() {
+    let tool = Tool::new();
+    let ask = |recording: &str, question: &str| {
+        let folder = gpu().join(recording);
+        let line = format!("replay {} --what-if {question}", folder.display());
+        tool.run(&line).exits(1)
+    };
+    assert!(ask("resnet50", "seq=64").stderr().contains("seq=OLD:NEW"));
+    assert!(ask("lm", "batch=7:14").stderr().contains("batch 7"));
 }

@@ -44,17 +44,18 @@ impl Factor {
         }
     }
 
-    /// Returns the size in the predicted run.
-    fn changed(self, sizes: &Sizes) -> u64 {
-        let of = |role| sizes.of(role).unwrap_or_default();
-        match self {
-            Factor::Fixed(size) => size,
-            Factor::Of(role, size) => of(role).scale(size),
+    /// Returns the size in the predicted run as a fraction.
+    fn changed(self, sizes: &Sizes) -> [u128; 2] {
+        let of = |role| sizes.of(role).unwrap_or(Size { old: 1, new: 1 });
+        let [size, times, parts] = match self {
+            Factor::Fixed(size) => [size, 1, 1],
+            Factor::Of(role, size) => [size, of(role).new, of(role).old],
             Factor::Near(role, size) => {
                 let Size { old, new } = of(role);
-                size.saturating_add(new).saturating_sub(old)
+                [size.saturating_add(new).saturating_sub(old), 1, 1]
             }
-        }
+        };
+        [u128::from(size) * u128::from(times), u128::from(parts)]
     }
 }
 
@@ -92,14 +93,24 @@ impl Dim {
 
     /// Returns the size in the predicted run.
     pub(crate) fn changed(&self, sizes: &Sizes) -> u64 {
-        let factors = self.0.iter();
-        factors.fold(1, |size, factor| size.saturating_mul(factor.changed(sizes)))
+        let [mut size, mut parts] = [1u128, 1u128];
+        for factor in &self.0 {
+            let [times, of] = factor.changed(sizes);
+            size = size.saturating_mul(times);
+            parts = parts.saturating_mul(of);
+        }
+        let rounded = size.saturating_add(parts / 2) / parts.max(1);
+        u64::try_from(rounded).unwrap_or(u64::MAX)
+    }
+
+    /// Roles of the factors that have one.
+    pub(crate) fn all_roles(&self) -> impl Iterator<Item = SizeRole> {
+        self.0.iter().filter_map(|factor| factor.role())
     }
 
     /// Number of factors with a role.
     pub(crate) fn roles(&self) -> usize {
-        let with_role = self.0.iter().filter(|factor| factor.role().is_some());
-        with_role.count()
+        self.all_roles().count()
     }
 
     /// Returns the role of a dimension of one factor.

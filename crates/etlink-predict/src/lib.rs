@@ -18,6 +18,9 @@ mod sizes;
 mod sources;
 mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use law::{ChangedWork, USUAL_BALANCE};
 pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
 pub use sources::ShownSize;

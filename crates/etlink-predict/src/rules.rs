@@ -64,7 +64,7 @@ fn named_shape(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
         "split" | "chunk" | "split_with_sizes" | "unbind" | "tensor_split" | "unsafe_split" => {
             pieces(call, sizes)
         }
-        "expand" | "expand_as" | "broadcast_to" => expanded(call, sizes, known),
+        "expand" | "expand_as" | "broadcast_to" => expanded(call, sizes),
         "mm" | "bmm" | "matmul" | "linear" | "_scaled_mm" => product(call, 0, sizes),
         "addmm" | "baddbmm" => product(call, 1, sizes),
         "embedding" => {
@@ -91,6 +91,7 @@ fn named_shape(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
             Some(dims.into())
         }
         "copy_" => call.shape(1).cloned(),
+        "nonzero" | "masked_select" => counted(call, sizes),
         "sum" | "mean" | "amax" | "amin" | "var" | "var_mean" | "std" | "std_mean" | "norm"
         | "linalg_vector_norm" | "argmax" | "argmin" | "max" | "min" | "any" | "all" | "prod"
         | "logsumexp" => reduced(call, sizes),
@@ -177,7 +178,7 @@ fn width_part(parts: &[Dim], size: u64) -> Dim {
     }
 }
 
-fn expanded(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
+fn expanded(call: &Call<'_>, sizes: &[u64]) -> Option<Shape> {
     let shape = call.shape(0)?;
     let other = call.shape(1).filter(|_| call.name == "expand_as");
     let offset = sizes.len().checked_sub(shape.len())?;
@@ -186,7 +187,8 @@ fn expanded(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
         match (own, other) {
             (Some(own), _) if own.size() == *size => Some(own.clone()),
             (_, Some(other)) => other.get(at).cloned(),
-            _ => Some(by_value(sizes, at, known)),
+            // the ops around may show it
+            _ => None,
         }
     });
     dims.collect()
@@ -195,7 +197,7 @@ fn expanded(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
 /// Returns a dimension of a new tensor by its size alone.
 pub(crate) fn by_value(sizes: &[u64], at: usize, known: &Sizes) -> Dim {
     /// Least sequence whose neighbours are taken for sequences with a token more or less.
-    const LEAST_NEAR: u64 = 64;
+    const LEAST_NEAR: u64 = 32;
     let size = sizes[at];
     let sequence = known.old(SizeRole::Sequence);
     if is_sequence(size, known) {
@@ -262,6 +264,25 @@ fn convolved(call: &Call<'_>, sizes: &[u64]) -> Option<Shape> {
         dims.push(same.unwrap_or_else(|| Dim::fixed(*size)));
     }
     Some(dims.into())
+}
+
+/// Returns the shape of a list that is as long as there are elements of some kind: it grows with
+/// the batch and the sequence, as samples stay alike.
+fn counted(call: &Call<'_>, sizes: &[u64]) -> Option<Shape> {
+    let (count, rest) = sizes.split_first()?;
+    let mut roles: Vec<SizeRole> = call.shape(0)?.iter().flat_map(Dim::all_roles).collect();
+    roles.sort_unstable();
+    roles.dedup();
+    let mut length = Dim::fixed(*count);
+    for (at, role) in roles.into_iter().enumerate() {
+        length = if at == 0 {
+            Dim::one(Factor::Of(role, *count))
+        } else {
+            length.joined(&Dim::one(Factor::Of(role, 1)))
+        };
+    }
+    let rest = rest.iter().map(|size| Dim::fixed(*size));
+    Some(std::iter::once(length).chain(rest).collect())
 }
 
 fn concatenated(call: &Call<'_>, sizes: &[u64]) -> Option<Shape> {

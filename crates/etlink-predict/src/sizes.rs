@@ -36,18 +36,6 @@ pub struct Size {
     pub new: u64,
 }
 
-impl Size {
-    /// Returns a multiple or a part of the old size after the change.
-    pub(crate) fn scale(self, size: u64) -> u64 {
-        if self.old == 0 {
-            return size;
-        }
-        let scaled = u128::from(size) * u128::from(self.new);
-        let rounded = (scaled + u128::from(self.old / 2)) / u128::from(self.old);
-        u64::try_from(rounded).unwrap_or(u64::MAX)
-    }
-}
-
 /// Sizes by role; `None` for roles that the program does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {

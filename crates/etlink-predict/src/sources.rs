@@ -3,7 +3,7 @@
 use crate::arguments::Tensor;
 use crate::sizes::{Size, SizeRequest, SizeRole, Sizes};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Use of a tensor by an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,8 @@ pub(crate) enum TensorUse {
     Table,
     /// Weights, statistics, or states of an optimizer.
     Weight,
+    /// The second factor of a product: weights, or in a backward pass samples.
+    Factor,
 }
 
 /// A tensor that the recording does not produce.
@@ -40,7 +42,8 @@ impl Source {
     }
 
     pub(crate) fn is_weight(&self) -> bool {
-        self.uses.contains(&TensorUse::Weight) || self.is_table()
+        let is_factor = self.uses.contains(&TensorUse::Factor) && !self.is_used_as_data();
+        self.uses.contains(&TensorUse::Weight) || self.is_table() || is_factor
     }
 
     pub(crate) fn is_table(&self) -> bool {
@@ -49,15 +52,21 @@ impl Source {
 
     /// True if an op reads it as the samples of a step.
     fn is_data(&self) -> bool {
+        !self.is_weight() && !self.sizes.is_empty() && self.is_used_as_data()
+    }
+
+    fn is_used_as_data(&self) -> bool {
         let as_data = [TensorUse::Index, TensorUse::Data, TensorUse::Image];
-        let is_used = as_data.iter().any(|found| self.uses.contains(found));
-        !self.is_weight() && !self.sizes.is_empty() && is_used
+        as_data.iter().any(|found| self.uses.contains(found))
     }
 }
 
+/// First use of a source: row of the host trace, and number of the tensor among its inputs.
+pub(crate) type SourcePlace = (usize, usize);
+
 /// Sources in the order of their first use.
 pub(crate) struct Sources {
-    pub(crate) all: Vec<Source>,
+    pub(crate) all: BTreeMap<SourcePlace, Source>,
     /// Numbers of rows of embeddings.
     pub(crate) tables: Vec<u64>,
 }
@@ -103,7 +112,7 @@ impl Sources {
             SizeRole::Batch => (self.batch_source()?, 0),
             SizeRole::Sequence => (self.sequence_source()?, 1),
             SizeRole::Width => {
-                let table = self.all.iter().find(|source| source.is_table())?;
+                let table = self.all.values().find(|source| source.is_table())?;
                 (table, table.sizes.len().checked_sub(1)?)
             }
         };
@@ -116,7 +125,7 @@ impl Sources {
     }
 
     fn batch_source(&self) -> Option<&Source> {
-        let mut data = self.all.iter().filter(|source| source.is_data());
+        let mut data = self.all.values().filter(|source| source.is_data());
         // Tokens before other data: positions may be looked up too, but are fewer.
         data.clone()
             .filter(|source| source.is_integer && source.sizes.len() > 1)
@@ -140,8 +149,8 @@ pub(crate) fn argument_use(op: &str, tensor: &Tensor) -> Option<TensorUse> {
     let name = op.rsplit("::").next().unwrap_or(op);
     let weights: &[usize] = match name {
         "linear" | "conv1d" | "conv2d" | "conv3d" | "convolution" | "_convolution" => &[1, 2],
-        "cudnn_convolution" | "miopen_convolution" | "mm" => &[1],
-        "addmm" => &[0, 2],
+        "cudnn_convolution" | "miopen_convolution" => &[1],
+        "addmm" => &[0],
         "layer_norm" | "native_layer_norm" | "group_norm" => &[2, 3],
         "batch_norm" | "native_batch_norm" => &[1, 2, 3, 4],
         _ => &[],
@@ -151,6 +160,7 @@ pub(crate) fn argument_use(op: &str, tensor: &Tensor) -> Option<TensorUse> {
         return Some(TensorUse::Weight);
     }
     match (name, tensor.argument) {
+        ("mm", 1) | ("addmm", 2) => Some(TensorUse::Factor),
         ("embedding" | "embedding_bag" | "_embedding_bag", 0) => Some(TensorUse::Table),
         ("embedding" | "embedding_bag" | "_embedding_bag", 1) => Some(TensorUse::Index),
         ("linear" | "mm" | "matmul" | "bmm" | "conv1d", 0) | ("addmm", 1) => Some(TensorUse::Data),

@@ -8,12 +8,13 @@
 //! Inner ops end first, so that an outer op's definition replaces what its parts left.
 
 use crate::arguments::{Arguments, Call, Tensor, most_roles};
-use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, roles_of, sizes_of};
+use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, sizes_of};
 use crate::rules::{Rule, by_value, output_shape};
 use crate::sizes::{SizeRole, Sizes};
-use crate::sources::{Source, Sources, argument_use, keeps_source};
+use crate::sources::{Source, SourcePlace, Sources, argument_use, keeps_source};
 use etlink_model::HostTrace;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Number of enclosing ops whose inputs are compared with the sizes of a new tensor.
 const MOST_AROUND: usize = 4;
@@ -34,8 +35,8 @@ struct Walk<'t, 's> {
     by_place: FxHashMap<(u64, u64, Vec<u64>), Shape>,
     by_storage: FxHashMap<u64, Shape>,
     /// Sources found, and the source that a tensor is a view or copy of.
-    sources: Vec<Source>,
-    source_of: FxHashMap<u64, usize>,
+    sources: BTreeMap<SourcePlace, Source>,
+    source_of: FxHashMap<u64, SourcePlace>,
     /// Numbers of rows of embeddings, which do not grow with the width.
     tables: Vec<u64>,
     open: Vec<Call<'t>>,
@@ -69,7 +70,7 @@ impl<'t, 's> Walk<'t, 's> {
             by_id: FxHashMap::default(),
             by_place: FxHashMap::default(),
             by_storage: FxHashMap::default(),
-            sources: vec![],
+            sources: BTreeMap::new(),
             source_of: FxHashMap::default(),
             tables: vec![],
             open: vec![],
@@ -98,7 +99,8 @@ impl<'t, 's> Walk<'t, 's> {
         let name = full_name.rsplit_once("::").map_or("", |(_, name)| name);
         let inputs = Arguments::read(self.host, &nodes.inputs[node]);
         let shapes = inputs.tensors.iter();
-        let shapes = shapes.map(|tensor| self.input_shape(tensor, full_name));
+        let shapes = shapes.enumerate();
+        let shapes = shapes.map(|(at, tensor)| self.input_shape((node, at), tensor, full_name));
         let shapes: Vec<Shape> = shapes.collect();
         if name == "embedding"
             && let Some(table) = inputs.tensors.first()
@@ -109,7 +111,8 @@ impl<'t, 's> Walk<'t, 's> {
             if let Some(source) = self.source_of.get(&tensor.id)
                 && let Some(found) = argument_use(full_name, tensor)
             {
-                self.sources[*source].uses.insert(found);
+                let source = self.sources.get_mut(source);
+                source.map(|source| source.uses.insert(found));
             }
         }
         self.open.push(Call {
@@ -122,17 +125,16 @@ impl<'t, 's> Walk<'t, 's> {
     }
 
     /// Returns the dimensions of a tensor that an op reads.
-    fn input_shape(&mut self, tensor: &Tensor, op: &str) -> Shape {
+    fn input_shape(&mut self, place: SourcePlace, tensor: &Tensor, op: &str) -> Shape {
         if let Some(shape) = self.known_shape(tensor) {
             return shape;
         }
-        let number = self.sources.len();
         let shape = match self.known {
-            Some((sizes, sources)) => sources.shape(number, tensor, sizes),
+            Some((sizes, sources)) => sources.shape(place, tensor, sizes),
             None => fixed_shape(&tensor.sizes),
         };
-        self.sources.push(Source::new(tensor, op));
-        self.source_of.insert(tensor.id, number);
+        self.sources.insert(place, Source::new(tensor, op));
+        self.source_of.insert(tensor.id, place);
         self.keep_shape(tensor, &shape);
         shape
     }
@@ -153,7 +155,7 @@ impl<'t, 's> Walk<'t, 's> {
                 .iter()
                 .fold(1u64, |all, size| all.saturating_mul(*size))
         };
-        if roles_of(last) == 0 || elements(&sizes_of(last)) != elements(&tensor.sizes) {
+        if elements(&sizes_of(last)) != elements(&tensor.sizes) {
             return None;
         }
         reshape(last, &tensor.sizes)
@@ -230,10 +232,14 @@ impl<'t, 's> Walk<'t, 's> {
                 return shape.clone();
             }
         }
-        let dims = sizes.iter().enumerate().map(|(at, size)| {
-            let found = calls.iter().find_map(|call| dim_by_size(call, sizes, at));
-            let joined = || calls.iter().find_map(|call| joined_dims(call, *size));
-            let found = found.or_else(|| if at == 0 && *size > 1 { joined() } else { None });
+        let mut dims: Vec<Option<Dim>> = vec![None; sizes.len()];
+        for call in &calls {
+            take_dims_by_size(call, sizes, &mut dims);
+        }
+        let dims = dims.into_iter().enumerate().map(|(at, found)| {
+            let joined = || calls.iter().find_map(|call| joined_dims(call, sizes[at]));
+            let is_first = at == 0 && sizes[at] > 1;
+            let found = found.or_else(|| if is_first { joined() } else { None });
             found.unwrap_or_else(|| by_value(sizes, at, known))
         });
         dims.collect()
@@ -255,23 +261,34 @@ impl<'t, 's> Walk<'t, 's> {
     }
 }
 
-/// Returns a dimension of this size among an op's inputs: at the same place of an input of the
-/// same rank, else anywhere.
-fn dim_by_size(call: &Call<'_>, sizes: &[u64], at: usize) -> Option<Dim> {
-    let size = sizes[at];
-    let same_rank = call
-        .shapes
-        .iter()
-        .filter(|shape| shape.len() == sizes.len());
-    let at_place = same_rank.filter_map(|shape| shape.get(at));
-    if let Some(dim) = most_roles(at_place.filter(|dim| dim.size() == size)) {
-        return Some(dim.clone());
+/// Takes dimensions of an op's inputs by their sizes: those at the same place, counted from the
+/// last, of inputs of the same rank or of an expanded one, then others. Each is taken once, so that
+/// of two dimensions of the same size each gets one.
+fn take_dims_by_size(call: &Call<'_>, sizes: &[u64], dims: &mut [Option<Dim>]) {
+    let rank = sizes.len();
+    let is_aligned =
+        |shape: &&Shape| shape.len() == rank || ["expand", "as_strided"].contains(&call.name);
+    for (at, size) in sizes.iter().enumerate() {
+        let aligned = call.shapes.iter().filter(is_aligned);
+        let at_place = aligned.filter_map(|shape| shape.get((at + shape.len()).checked_sub(rank)?));
+        let fitting = at_place.filter(|dim| dim.size() == *size && is_free(dim, dims));
+        let found = most_roles(fitting).cloned();
+        if dims[at].is_none() {
+            dims[at] = found;
+        }
     }
-    if size == 1 {
-        return None;
+    for (at, size) in sizes.iter().enumerate() {
+        if *size == 1 || dims[at].is_some() {
+            continue;
+        }
+        let all = call.shapes.iter().flat_map(|shape| shape.iter());
+        let fitting = all.filter(|dim| dim.size() == *size && is_free(dim, dims));
+        dims[at] = most_roles(fitting).cloned();
     }
-    let all = call.shapes.iter().flat_map(|shape| shape.iter());
-    most_roles(all.filter(|dim| dim.size() == size)).cloned()
+}
+
+fn is_free(dim: &Dim, taken: &[Option<Dim>]) -> bool {
+    dim.size() == 1 || !taken.iter().flatten().any(|other| other == dim)
 }
 
 /// Returns the first dimensions of an input, joined to this size, if they have a role: statistics
@@ -293,11 +310,13 @@ fn joined_dims(call: &Call<'_>, size: u64) -> Option<Dim> {
 impl Sources {
     /// Returns the dimensions of a source: data has the batch first, then the sequence; weights
     /// have multiples of the width.
-    fn shape(&self, number: usize, tensor: &Tensor, sizes: &Sizes) -> Shape {
-        let is_weight = self.all.get(number).is_some_and(Source::is_weight);
+    fn shape(&self, place: SourcePlace, tensor: &Tensor, sizes: &Sizes) -> Shape {
+        let source = self.all.get(&place);
+        let is_weight = source.is_some_and(Source::is_weight);
+        let is_table = source.is_some_and(Source::is_table);
         let dims = tensor.sizes.iter().enumerate().map(|(at, size)| {
             if is_weight {
-                self.weight_dim(number, at, *size, sizes)
+                self.weight_dim(is_table && at == 0, *size, sizes)
             } else {
                 data_dim(&tensor.sizes, at, sizes)
             }
@@ -305,11 +324,10 @@ impl Sources {
         dims.collect()
     }
 
-    fn weight_dim(&self, number: usize, at: usize, size: u64, sizes: &Sizes) -> Dim {
+    fn weight_dim(&self, is_row_of_table: bool, size: u64, sizes: &Sizes) -> Dim {
         let Some(width) = sizes.old(SizeRole::Width) else {
             return Dim::fixed(size);
         };
-        let is_row_of_table = at == 0 && self.all[number].is_table();
         if !size.is_multiple_of(width) || is_row_of_table || self.tables.contains(&size) {
             return Dim::fixed(size);
         }
