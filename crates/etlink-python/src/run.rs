@@ -9,7 +9,7 @@ use etlink::documents::{
     ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run, report_page, write_chakra,
     write_timeline,
 };
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
@@ -323,10 +323,8 @@ impl OpenRun {
             })?;
         // an empty table would suggest that the trace has no sequences
         if name == "sequences" && sequences_of.is_none() {
-            bail!(AdvisedError::new(
-                "the table sequences needs the name of an op",
-                "give sequences_of=\"…\""
-            ));
+            bail!(Failure::new(
+                "the table sequences needs the name of an op").advise("give sequences_of=\"…\""));
         }
         let query = AnalyzeQuery {
             sequences_of,
@@ -389,7 +387,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
     }
     let path = paths
         .pop()
-        .ok_or_else(|| AdvisedError::new("no path", "give a trace or a folder of traces"))?;
+        .ok_or_else(|| Failure::new("no path").advise("give a trace or a folder of traces"))?;
     Ok(RunSource::with_stated_rank(&path))
 }
 

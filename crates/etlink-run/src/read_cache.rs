@@ -21,7 +21,7 @@
 
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::output::{OutputError, OutputFormat, Target};
+use crate::output::{OutputFormat, Target};
 use crate::storage::{self, FileData, StoredKind, is_url, is_web_url};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -347,7 +347,7 @@ impl ReadCache {
         entry: &Path,
         key: &str,
         content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         if !is_url(&self.folder) {
             make_own_folder(&self.folder).with_path(FileAction::MakeFolder, &self.folder)?;
         }
