@@ -8,6 +8,7 @@ mod findings;
 mod format;
 mod generate;
 mod groups;
+mod ops;
 mod record;
 mod replay;
 mod report;
@@ -27,6 +28,7 @@ pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
     ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs,
 };
+pub use ops::OpsArgs;
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
@@ -90,6 +92,8 @@ pub enum EtlinkCommand {
     Ranks(RanksArgs),
     /// Print the profiler's own table, key_averages(), from a recorded trace
     Top(TopArgs),
+    /// List ops by shapes: device time, operations, bytes, share of the device's peak rates
+    Ops(OpsArgs),
     /// Compare two runs: step time, classes, ops, kernels; fail by rules
     Diff(DiffArgs),
     /// Report where device time goes, why devices are idle, kernels, memory

@@ -54,8 +54,6 @@ mod cut_traces;
 pub mod documents;
 mod envelope;
 mod kernel_rules;
-#[cfg(feature = "parquet")]
-mod kernel_work;
 mod notes;
 mod op_tables;
 mod own_command;

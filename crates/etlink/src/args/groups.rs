@@ -219,6 +219,21 @@ impl JsonOrCsvArgs {
     }
 }
 
+impl OverheadArgs {
+    /// Refuses the option for a command whose times are those recorded.
+    ///
+    /// # Errors
+    /// The option is set.
+    pub fn refuse(self) -> anyhow::Result<()> {
+        if self.remove_overhead.is_some() {
+            anyhow::bail!(
+                "--remove-overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl CacheArgs {
     /// Returns the requested cache, if any.
     pub fn open(&self) -> Option<ReadCache> {

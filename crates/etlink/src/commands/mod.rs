@@ -22,7 +22,7 @@ mod simulated;
 mod top;
 mod trigger;
 
-pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
+pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery, OpsDocument};
 pub use diff::DiffDocument;
 pub use findings::{FindingsReport, findings_of_run};
 pub use ranks::RanksDocument;
@@ -100,6 +100,7 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Merge(args) => merge::run(args),
         EtlinkCommand::Ranks(args) => ranks::run(args),
         EtlinkCommand::Analyze(args) => analyze::run(args),
+        EtlinkCommand::Ops(args) => analyze::ops::run(&args),
         EtlinkCommand::Diff(args) => diff::run(args),
         EtlinkCommand::Findings(args) => findings::run(args),
         EtlinkCommand::Record(args) => record::run(&args),

@@ -5,7 +5,7 @@ use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::csv_text;
 use anyhow::Result;
-use etlink_analyze::{RankAnalysis, RunMetric, RunTotals};
+use etlink_analyze::{OpTotals, RankAnalysis, RankOps, RunMetric, RunTotals};
 use etlink_hta::{HtaRunTables, HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
 use serde::Serialize;
@@ -93,6 +93,15 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
         table,
         &HtaTables::blank(),
     )
+}
+
+/// Formats the ops of all ranks.
+pub(super) fn of_ops(all: &[AnalyzedRun<RankOps>]) -> Result<String> {
+    let blank = RankOps {
+        ops: vec![OpTotals::default()],
+        ..RankOps::default()
+    };
+    write_csv(all.iter().flat_map(rank_tables), "ops", &blank)
 }
 
 fn rank_tables<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
