@@ -38,9 +38,10 @@ use work::WorkFolder;
 const RESULT: &str = "result";
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Chakra protobuf, for simulators.
+    #[default]
     Chakra,
     /// Merged JSON (ET+), for `chakra_converter` and `et_replay`.
     EtPlus,

@@ -189,7 +189,7 @@ impl RunSource {
 }
 
 /// Options for reading and linking the ranks of a run.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct RunOptions {
     /// Number of threads; results do not depend on it. 0: all cores.
     pub threads: usize,
@@ -218,8 +218,8 @@ pub struct RunOptions {
     pub strict: bool,
     /// True to link traces that seem not to belong together, and to include them in the run.
     pub allow_mismatch: bool,
-    /// True to align all times to the first rank's clock.
-    pub align: bool,
+    /// True to keep each rank's times on its own clock instead of the first rank's.
+    pub no_align: bool,
     /// True to refuse written graphs, because only traces have the required data.
     pub traces_only: bool,
     /// Cache of parsed traces; `None` to parse all.
@@ -228,31 +228,6 @@ pub struct RunOptions {
     pub progress: Progress,
     /// Flag that is checked before each rank, and while its files are read.
     pub cancellation: Cancellation,
-}
-
-impl Default for RunOptions {
-    fn default() -> Self {
-        RunOptions {
-            threads: 0,
-            memory: None,
-            rank: None,
-            ranks: None,
-            prepare: None,
-            tensor_deps: TensorEdges::default(),
-            keep: KeepEvents::Graph,
-            work: RankOperation::default(),
-            steps_by: None,
-            slice: None,
-            overhead: None,
-            strict: false,
-            allow_mismatch: false,
-            align: true,
-            traces_only: false,
-            cache: None,
-            progress: Progress::hidden(),
-            cancellation: Cancellation::default(),
-        }
-    }
 }
 
 impl RunOptions {
@@ -647,7 +622,7 @@ impl RunSet {
             } else {
                 joined.push(Ok(JoinedMembers {
                     notes: self.run_notes(&run),
-                    joined: run.join(self.options.align),
+                    joined: run.join(!self.options.no_align),
                     excluded: run.excluded(),
                 }));
             }

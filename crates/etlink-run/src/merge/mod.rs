@@ -49,7 +49,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Form of the merged output.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
     /// Format of the files: one per rank, or one per run for Perfetto.
     pub format: OutputFormat,
@@ -76,20 +76,6 @@ pub struct AstraSimOptions {
     pub roofline: bool,
     /// Simulator of the network.
     pub backend: NetworkBackend,
-}
-
-impl Default for MergeOptions {
-    fn default() -> Self {
-        MergeOptions {
-            format: OutputFormat::Chakra,
-            chakra: ChakraOptions::default(),
-            packing: Packing::Plain,
-            timeline_name: None,
-            simulator: None,
-            overwrite: false,
-            shard: Shard::WHOLE,
-        }
-    }
 }
 
 impl MergeOptions {
@@ -587,7 +573,7 @@ impl Merger<'_> {
             OutputFormat::Chrome | OutputFormat::Perfetto => false,
             // its times may be aligned to the clock of the first rank
             OutputFormat::Chakra => {
-                let is_aligned = self.runs.options.align;
+                let is_aligned = !self.runs.options.no_align;
                 silent && !alone && !is_aligned && self.options.simulator.is_none()
             }
         }
