@@ -279,7 +279,7 @@ fn blanks_before_a_trace_and_rules_that_are_no_text() {
     tool.file("latin.txt", b"communication caf\xe9 ^nccl\n");
     tool.run("analyze spaces.json --rules latin.txt")
         .exits(2)
-        .complains(&["latin.txt: byte 17 is not UTF-8; save the rules as UTF-8 text"]);
+        .complains(&["latin.txt: byte 17 is not UTF-8; save it as UTF-8 text"]);
 }
 
 /// Spreadsheets interpret a text with such a beginning as a formula; numbers begin with a sign too.

@@ -185,7 +185,7 @@ fn merged_json_that_was_changed_is_not_taken_for_what_it_was() {
     ]);
     tool.file(
         "newer.json",
-        text.replace("\"version\": 1", "\"version\": 2"),
+        text.replace("\"version\": 2", "\"version\": 3"),
     );
     tool.run("convert newer.json x.et")
         .exits(2)

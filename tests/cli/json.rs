@@ -39,6 +39,7 @@ fn commands() -> Vec<(String, &'static str)> {
             "replay --scale kind=host_op=0.5 --explain aten::addmm",
             "etlink.replay",
         ),
+        ("ops", "etlink.ops"),
         ("top", "etlink.top"),
         ("top --tree", "etlink.top"),
     ];
@@ -149,6 +150,7 @@ fn a_file_and_a_folder_give_one_shape() {
         ("replay", "runs"),
         ("analyze", "runs"),
         ("findings", "runs"),
+        ("ops", "runs"),
         ("top", "tables"),
     ] {
         let [file, folder] = [TRACE, DDP].map(|source| {

@@ -39,6 +39,7 @@ mod merge;
 mod merged;
 mod nsys;
 mod odd_ranks;
+mod ops;
 mod options;
 #[cfg(target_os = "linux")]
 mod outputs;

@@ -185,7 +185,7 @@ const TABLES: [&str; 24] = [
     "host_ops",
 ];
 
-const LINES: [&str; 30] = [
+const LINES: [&str; 31] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
@@ -194,6 +194,7 @@ const LINES: [&str; 30] = [
     "top one",
     "top one --group shape",
     "top one --group stack --python",
+    "ops one",
     "diff one two",
     "diff one two --full-names",
     "diff one two --group shape",

@@ -20,7 +20,7 @@ OF_TABLES: dict[str, str] = {
     "idle_causes": "idle",
     "overlap": "breakdown",
     "skew": "ranks.collectives",
-    "roofline": "roofline",
+    "roofline": "ops",
     "memory": "memory_timeline",
 }
 
@@ -125,7 +125,7 @@ def test_the_roofline_has_the_work_of_products(run: etlink.Run) -> None:
     # 2 m n k of each of three steps, and three matrices of floats
     assert line["operations"] == 3 * 2 * 64**3
     assert line["bytes"] == 3 * 3 * 64 * 64 * 4
-    assert (line["name"], line["rows"], line["duration_ns"]) == ("gemm", 3, 600_000)
+    assert (line["kernel"], line["count"], line["sum_ns"]) == ("gemm", 3, 600_000)
 
 
 def test_the_path_is_that_of_the_run(run: etlink.Run) -> None:

@@ -26,7 +26,7 @@ PARQUET = ["events", "nodes", "edges", "collectives", "kernel_metrics"]
 ANALYZE = {
     name: name.removeprefix("analyze.")
     for name in etlink.open(PAIRS / RUNS[0]).tables
-    if name not in ["findings", "top", "roofline", *PARQUET] and not name.startswith("ranks.")
+    if name not in ["findings", "top", "ops", *PARQUET] and not name.startswith("ranks.")
 }
 """Names of the tables of `analyze`, and what `analyze` calls them."""
 

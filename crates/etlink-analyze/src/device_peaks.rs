@@ -1,5 +1,5 @@
 //! Peak rates of devices, by name. The table is `device_peaks.txt` in this folder, which cites the
-//! vendor's data sheet for each device.
+//! vendor's data sheet for each device. [`PeakTable`] puts lines of one's own before it.
 
 /// Number formats of multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Precision {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DevicePeaks {
     /// Words of the device's name.
-    words: Vec<&'static str>,
+    words: Vec<String>,
     /// Number of multiprocessors.
     pub multiprocessors: Option<u32>,
     /// 10¹² operations per second, by [`Precision`].
@@ -32,7 +32,7 @@ pub struct DevicePeaks {
     /// Bandwidth of the links to other devices, one way, 10⁹ bytes per second.
     pub link_gb_per_s: Option<f64>,
     /// Title of the data sheet.
-    pub sheet: &'static str,
+    pub sheet: String,
 }
 
 const TABLE: &str = include_str!("device_peaks.txt");
@@ -40,10 +40,42 @@ const TABLE: &str = include_str!("device_peaks.txt");
 /// Words in device names that distinguish nothing.
 const VENDOR_WORDS: [&str; 6] = ["", "nvidia", "amd", "instinct", "tesla", "geforce"];
 
-impl DevicePeaks {
+/// Peak rates of devices: lines of a file, then the built-in table.
+#[derive(Clone, Debug, Default)]
+pub struct PeakTable {
+    own: Vec<DevicePeaks>,
+}
+
+/// A malformed line of a file with peak rates.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "line {line} is not `name | SMs | fp64 fp32 tf32 fp16 bf16 fp8, TFLOP/s | memory, GB/s | \
+     links, GB/s | source`; unknown figures are `-`: {text}"
+)]
+pub struct PeakLineError {
+    line: usize,
+    text: String,
+}
+
+impl PeakTable {
+    /// Reads lines in the format of the built-in table, which are tried before it.
+    ///
+    /// # Errors
+    /// A line is malformed.
+    pub fn from_text(text: &str) -> Result<PeakTable, PeakLineError> {
+        let mut own = vec![];
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| is_entry(line)) {
+            own.push(DevicePeaks::from_line(line).ok_or_else(|| PeakLineError {
+                line: number,
+                text: line.to_owned(),
+            })?);
+        }
+        Ok(PeakTable { own })
+    }
+
     /// Returns the peaks of the device with this name in a trace and, if known, this number of
     /// multiprocessors. `None` if the device is unknown or is a part of a device.
-    pub fn find(name: &str, multiprocessors: Option<u32>) -> Option<DevicePeaks> {
+    pub fn find(&self, name: &str, multiprocessors: Option<u32>) -> Option<DevicePeaks> {
         let name = name.to_lowercase();
         let words: Vec<&str> = name
             .split(|char: char| !char.is_ascii_alphanumeric())
@@ -53,10 +85,18 @@ impl DevicePeaks {
             return None;
         }
         // a name may fit two lines: some traces call a device `MI250X/MI250`
-        all_peaks().find(|peaks| {
+        let mut all = self.own.iter().cloned().chain(all_peaks());
+        all.find(|peaks| {
             let both = peaks.multiprocessors.zip(multiprocessors);
             peaks.has_name(&words) && both.is_none_or(|(whole, own)| whole == own)
         })
+    }
+}
+
+impl DevicePeaks {
+    /// Returns the peaks of a device in the built-in table: see [`PeakTable::find`].
+    pub fn find(name: &str, multiprocessors: Option<u32>) -> Option<DevicePeaks> {
+        PeakTable::default().find(name, multiprocessors)
     }
 
     /// Returns the peaks of a device with an abbreviated name: `H100`, `A100 PCIe`. Of several
@@ -71,11 +111,11 @@ impl DevicePeaks {
         let asked = name.split(|char: char| !char.is_ascii_alphanumeric());
         let asked: Vec<&str> = asked.filter(|word| !VENDOR_WORDS.contains(word)).collect();
         let fits = |peaks: &DevicePeaks| {
-            let has = |word: &&str| peaks.words.iter().any(|own| word.starts_with(own));
+            let has = |word: &&str| peaks.words.iter().any(|own| word.starts_with(&**own));
             let is_named = peaks
                 .words
                 .first()
-                .is_some_and(|first| asked.contains(first));
+                .is_some_and(|first| asked.contains(&&**first));
             is_named && asked.iter().all(has)
         };
         let mut best: Option<DevicePeaks> = None;
@@ -97,7 +137,7 @@ impl DevicePeaks {
             peaks
                 .words
                 .first()
-                .is_some_and(|first| name.contains(first))
+                .is_some_and(|first| name.contains(&**first))
         };
         let similar: Vec<String> = all.iter().filter(is_like).map(DevicePeaks::name).collect();
         if similar.is_empty() {
@@ -110,7 +150,7 @@ impl DevicePeaks {
     /// Joins the words that a device's name must contain.
     fn name(&self) -> String {
         let words = self.words.iter().filter(|word| !word.starts_with('!'));
-        let words: Vec<&str> = words.copied().collect();
+        let words: Vec<&str> = words.map(String::as_str).collect();
         words.join(" ")
     }
 
@@ -123,39 +163,50 @@ impl DevicePeaks {
         let Some((first, others)) = self.words.split_first() else {
             return false;
         };
-        let fits = |word: &&str| match word.strip_prefix('!') {
+        let fits = |word: &String| match word.strip_prefix('!') {
             Some(other) => !words.contains(&other),
-            None => words.iter().any(|own| own.starts_with(word)),
+            None => words.iter().any(|own| own.starts_with(&**word)),
         };
-        words.contains(first) && others.iter().all(fits)
+        words.contains(&&**first) && others.iter().all(fits)
     }
 
-    /// Parses a line of the table. `None` for malformed lines, which a test rejects.
-    fn from_line(line: &'static str) -> Option<DevicePeaks> {
+    /// Parses a line of the table; `None` if it is malformed.
+    fn from_line(line: &str) -> Option<DevicePeaks> {
         let columns: Vec<&str> = line.split('|').map(str::trim).collect();
         let [words, multiprocessors, tflops, memory, link, sheet] = columns[..] else {
             return None;
         };
-        let rates: Vec<Option<f64>> = tflops.split_whitespace().map(number).collect();
+        let rates: Option<Vec<Option<f64>>> = tflops.split_whitespace().map(figure).collect();
+        let words = words.split_whitespace().map(str::to_lowercase);
         Some(DevicePeaks {
-            words: words.split_whitespace().collect(),
-            multiprocessors: multiprocessors.parse().ok(),
-            tflops: rates.try_into().ok()?,
-            gb_per_s: number(memory),
-            link_gb_per_s: number(link),
-            sheet,
+            words: words.collect(),
+            multiprocessors: match multiprocessors {
+                "-" => None,
+                text => Some(text.parse().ok()?),
+            },
+            tflops: rates?.try_into().ok()?,
+            gb_per_s: figure(memory)?,
+            link_gb_per_s: figure(link)?,
+            sheet: sheet.to_owned(),
         })
     }
 }
 
-/// Parses a number; `None` for `-`.
-fn number(text: &str) -> Option<f64> {
-    text.parse().ok()
+/// Parses a rate; the inner `None` stands for `-`, the outer one for anything else.
+fn figure(text: &str) -> Option<Option<f64>> {
+    if text == "-" {
+        return Some(None);
+    }
+    let rate: f64 = text.parse().ok()?;
+    (rate.is_finite() && rate > 0.0).then_some(Some(rate))
+}
+
+fn is_entry(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with('#')
 }
 
 fn table_lines() -> impl Iterator<Item = &'static str> {
-    let lines = TABLE.lines();
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+    TABLE.lines().filter(|line| is_entry(line))
 }
 
 fn all_peaks() -> impl Iterator<Item = DevicePeaks> {
@@ -175,11 +226,30 @@ mod tests {
             assert!(!peaks.sheet.is_empty(), "{line}");
             // missing figures must be written as `-`
             assert!(!peaks.sheet.contains("memory"), "{line}");
-            let numbers = line.split('|').skip(1).take(4);
-            for word in numbers.flat_map(str::split_whitespace) {
-                let known = word == "-" || word.parse::<f64>().is_ok();
-                assert!(known, "{word} of {line}");
-            }
+        }
+    }
+
+    #[test]
+    fn lines_of_ones_own_come_first() {
+        let own = "# measured\n\nH200 | - | - - - - 700 - | 4100.5 | - | a product of 8192\n";
+        let table = PeakTable::from_text(own).expect("reads");
+        let found = table.find("NVIDIA H200", Some(132)).expect("found");
+        assert_eq!(found.tflops(Precision::Bf16), Some(700.0));
+        assert_eq!(found.tflops(Precision::Fp16), None);
+        assert_eq!(found.gb_per_s, Some(4100.5));
+        let other = table.find("NVIDIA A100-SXM4-80GB", None);
+        assert_eq!(other, DevicePeaks::find("NVIDIA A100-SXM4-80GB", None));
+        for line in [
+            "h200",
+            "h200 | - | - - - - 700 | 4100 | - | five rates",
+            "h200 | - | - - - - x - | 4100 | - | no number",
+            "h200 | - | - - - - 0 - | 4100 | - | no rate",
+            "h200 | - | - - - - 1 - | inf | - | no rate",
+            "h200 | x | - - - - 1 - | 1 | - | no number",
+        ] {
+            let text = format!("# one\n{line}\n");
+            let error = PeakTable::from_text(&text).expect_err(line);
+            assert_eq!((error.line, &*error.text), (2, line));
         }
     }
 
@@ -252,8 +322,11 @@ mod tests {
     fn of_two_lines_that_fit_a_name_the_one_with_its_compute_units_counts() {
         let name = "AMD Instinct MI250X/MI250";
         let sheet = |units| DevicePeaks::find(name, Some(units)).map(|peaks| peaks.sheet);
-        assert_eq!(sheet(110), Some("AMD Instinct MI250X Data Sheet"));
-        assert_eq!(sheet(104), Some("AMD Instinct MI250 Data Sheet"));
+        assert_eq!(
+            sheet(110).as_deref(),
+            Some("AMD Instinct MI250X Data Sheet")
+        );
+        assert_eq!(sheet(104).as_deref(), Some("AMD Instinct MI250 Data Sheet"));
         assert_eq!(sheet(38), None);
     }
 

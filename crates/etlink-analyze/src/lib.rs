@@ -19,6 +19,7 @@
 //!                                           ├─ collectives  volume, bandwidth by group and type
 //!                                           ├─ sequences    kernels launched by an op
 //!                                           └─ memory       allocations, peaks
+//! LinkedTrace ─> ops: `rank_ops()`, device time and work of ops by their arguments
 //! tables of all ranks ─> Total (sums, metrics: single figures with the names of ccl-bench)
 //! DeviceTrace, read with its auxiliary events ─> top: `key_averages()` of PyTorch's profiler
 //! two runs of these ─> diff
@@ -47,10 +48,12 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod metrics;
+pub mod ops;
 mod outside_time;
 pub mod outside_work;
 pub mod peak_use;
 pub mod phases;
+mod python_lines;
 pub mod queue_depth;
 mod rows;
 pub mod rules;
@@ -67,7 +70,7 @@ pub use breakdown::DeviceTime;
 pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;
 pub use copies::CopyTotals;
-pub use device_peaks::{DevicePeaks, Precision};
+pub use device_peaks::{DevicePeaks, PeakLineError, PeakTable, Precision};
 pub use duration_stats::{DurationStats, median_ns};
 pub use exposed_communication::{CommunicationWait, DeviceUse, ExposedCommunication, device_use};
 pub use host_ops::HostOpTotals;
@@ -77,9 +80,11 @@ pub use kernels::{KernelOp, KernelTotals};
 pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
+pub use ops::{OpBound, OpTotals, RankOps, rank_ops};
 pub use outside_work::{CountedWork, OutsideCause, OutsideWork};
 pub use peak_use::PeakUse;
 pub use phases::PhaseTotals;
+pub use python_lines::python_line;
 pub use queue_depth::QueueDepth;
 pub use rows::ClassifiedRows;
 pub use rules::{KernelRules, RowClass, RulesError};

@@ -22,7 +22,7 @@
 //! fp32 products count as TF32 if the kernel's name says so (`tf32`, or CUTLASS's `s1688`).
 
 use crate::compute_rate::is_in_window;
-use crate::device_peaks::{DevicePeaks, Precision};
+use crate::device_peaks::{DevicePeaks, PeakTable, Precision};
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
@@ -85,10 +85,11 @@ pub(crate) fn peak_uses(
     devices: &[Utilization],
     counted: &CountedWork<'_>,
 ) -> Vec<PeakUse> {
+    let table = PeakTable::default();
     let known: Vec<Option<(&str, DevicePeaks)>> = rows
         .devices
         .iter()
-        .map(|device| device_peaks(rows.trace, *device))
+        .map(|device| device_peaks(&table, rows.trace, *device))
         .collect();
     if known.iter().all(Option::is_none) {
         return vec![];
@@ -109,9 +110,14 @@ pub(crate) fn peak_uses(
     uses
 }
 
-fn device_peaks(trace: &LinkedTrace, device: i64) -> Option<(&str, DevicePeaks)> {
+/// Returns the name and the peaks of a device; `None` if they are unknown.
+pub(crate) fn device_peaks<'t>(
+    table: &PeakTable,
+    trace: &'t LinkedTrace,
+    device: i64,
+) -> Option<(&'t str, DevicePeaks)> {
     let name = trace.device.header.device_name(device)?;
-    let peaks = DevicePeaks::find(name, trace.device.multiprocessors(device))?;
+    let peaks = table.find(name, trace.device.multiprocessors(device))?;
     Some((name, peaks))
 }
 
@@ -134,9 +140,7 @@ fn sum_work(
             continue;
         };
         // without the memory's peak, there is only compute time
-        let memory_ns = peaks
-            .gb_per_s
-            .map_or(0.0, |rate| work[row].bytes as f64 / rate);
+        let memory_ns = memory_time(&work[row], peaks).unwrap_or(0.0);
         sums.covered_ns = sums.covered_ns.saturating_add(ns);
         sums.compute_ns += compute_ns;
         sums.memory_ns += memory_ns;
@@ -148,27 +152,41 @@ fn sum_work(
     sums
 }
 
-/// Operations divided by their peak rate, ns; `None` if the work is unknown.
-fn compute_time(
+/// Operations divided by their peak rate, ns; `None` if the work or the rate is unknown.
+pub(crate) fn compute_time(
     trace: &LinkedTrace,
     row: usize,
     work: &RooflineWork,
     peaks: &DevicePeaks,
 ) -> Option<f64> {
-    let op = trace.row_op[row].get()?;
-    if work.formula.is_counted() {
-        let kernel = trace.device_name(trace.device.rows.name[row]);
-        let precision = precision(op_types(trace, op), kernel)?;
-        // 10¹² operations per second are 10³ per ns
-        return Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3));
+    if !is_known(trace, row, work) {
+        return None;
     }
-    let name = trace.device_name(trace.device.ops.name[op.index()]);
-    let is_lacking = matches!(
-        work.formula,
-        RooflineFormula::None | RooflineFormula::Unknown
-    );
-    let is_known = !is_lacking && name.starts_with("aten::");
-    is_known.then_some(0.0)
+    if !work.formula.is_counted() {
+        return Some(0.0);
+    }
+    let kernel = trace.device_name(trace.device.rows.name[row]);
+    let precision = precision(op_types(trace, trace.row_op[row].get()?), kernel)?;
+    // 10¹² operations per second are 10³ per ns
+    Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3))
+}
+
+/// Bytes divided by the peak bandwidth of the memory, ns; `None` if that is unknown.
+pub(crate) fn memory_time(work: &RooflineWork, peaks: &DevicePeaks) -> Option<f64> {
+    Some(work.bytes as f64 / peaks.gb_per_s?)
+}
+
+/// Returns true if the work of a row is known: see the module's documentation.
+pub(crate) fn is_known(trace: &LinkedTrace, row: usize, work: &RooflineWork) -> bool {
+    match work.formula {
+        RooflineFormula::None | RooflineFormula::Unknown => false,
+        RooflineFormula::Copy => true,
+        formula if formula.is_counted() => true,
+        _ => trace.row_op[row].get().is_some_and(|op| {
+            let name = trace.device.ops.name[op.index()];
+            trace.device_name(name).starts_with("aten::")
+        }),
+    }
 }
 
 /// Returns the precision of the first tensor: a multiplying op takes the factors first.
@@ -217,7 +235,7 @@ impl WorkSums {
             window: window.window,
             steps: window.steps,
             window_ns: window.whole_ns(),
-            sheet: peaks.sheet.to_owned(),
+            sheet: peaks.sheet.clone(),
             covered,
             mfu: if is_enough {
                 share(self.compute_ns, window.whole_ns())

@@ -5,6 +5,7 @@
 use crate::candidate::CauseEvidence;
 use crate::host_span::HostSpan;
 use crate::view::RankView;
+use etlink_analyze::python_line;
 use etlink_model::ThreadIdx;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ impl PythonLines {
         let mut lines: BTreeMap<String, i64> = BTreeMap::new();
         for one in self.occurrences.iter().take(MOST_LOOKUPS as usize) {
             for (time, share) in one.instants(total) {
-                if let Some(line) = view.python_at(one.thread, time) {
+                if let Some(line) = python_line(view.trace, one.thread, time) {
                     let sum = lines.entry(line).or_default();
                     *sum = sum.saturating_add(share);
                 }

@@ -8,14 +8,13 @@ use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::start_up::StartUp;
-use crate::text;
 use etlink_analyze::{
     ClassifiedRows, CountedWork, OutsideCause, RankAnalysis, UtilizationWindow, counted_steps,
     steps_window,
 };
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
-use etlink_model::{AuxiliaryKind, CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
+use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -389,25 +388,6 @@ impl<'t> RankView<'t> {
         }
     }
 
-    /// Returns the innermost frame of the program's own Python at an instant on a thread, if the
-    /// trace has stacks; a library's frame if there is no other.
-    pub(crate) fn python_at(&self, thread: ThreadIdx, time: i64) -> Option<String> {
-        let frames = &self.trace.device.auxiliary;
-        let last = frames.start.partition_point(|start| start.0 <= time);
-        let around = (0..last).rev().take(MOST_FRAMES).filter(|at| {
-            // The frames of all threads and the profiler's rows share one table.
-            let is_frame = frames.kind[*at] == AuxiliaryKind::Python;
-            let end = frames.start[*at] + frames.duration[*at];
-            is_frame && frames.thread[*at] == thread && end.0 > time
-        });
-        let names = around.map(|at| self.trace.device_name(frames.name[at]));
-        let mut lines = names.filter(|name| text::is_source_line(name)).peekable();
-        // Prefer the program's own line, which can be changed, over the libraries it calls.
-        let innermost = lines.peek().copied();
-        let own = lines.find(|line| !text::is_library_line(line));
-        own.or(innermost).map(text::short_frame)
-    }
-
     /// Returns true if a time is long enough to matter in the window.
     pub(crate) fn matters(&self, ns: i64) -> bool {
         ns as f64 >= LEAST_SHARE * self.window.length_ns as f64
@@ -429,9 +409,6 @@ impl<'t> RankView<'t> {
         }
     }
 }
-
-/// Maximum number of frames scanned for one instant: frames of other threads can be in between.
-const MOST_FRAMES: usize = 10_000;
 
 /// Smallest time of a candidate, as a share of the window: its gain cannot be larger, except for
 /// waits on several ranks.

@@ -126,6 +126,7 @@ arguments! {
     fwd_thread = b"Fwd thread id";
     shapes = b"Input Dims";
     types = b"Input type";
+    strides = b"Input Strides";
     values = b"Concrete Inputs";
     finished = b"finished";
     name = b"name";
@@ -348,7 +349,7 @@ impl<'a> KinetoEvent<'a> {
         // names.
         if !options.shapes {
             (self.args.shapes, self.args.types) = (None, None);
-            self.args.values = None;
+            (self.args.strides, self.args.values) = (None, None);
         }
         Ok(())
     }

@@ -50,8 +50,8 @@ use tables::KeptChunks;
 pub struct KinetoReadOptions {
     /// Threads to use. They take turns: each reads (and decompresses) a chunk, then parses it.
     pub threads: usize,
-    /// Keeps `Input Dims`, `Input type` and `Concrete Inputs` of CPU ops, which are needed without a
-    /// host trace.
+    /// Keeps `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` of CPU ops, which
+    /// are needed without a host trace.
     pub shapes: bool,
     /// Events to keep in addition to those that the graph needs.
     pub keep: KeepEvents,

@@ -301,6 +301,7 @@ impl ChunkTables {
             unfinished,
             shapes: self.name(args.shapes),
             types: self.name(args.types),
+            strides: self.name(args.strides),
             values: self.name(args.values),
             collective: self.push_collective(event),
         };
@@ -826,6 +827,7 @@ fn renumber_names(part: &mut DeviceTrace, names: &[NameId]) {
         &mut ops.name,
         &mut ops.shapes,
         &mut ops.types,
+        &mut ops.strides,
         &mut ops.values,
         &mut calls.name,
         &mut calls.kernel,

@@ -71,29 +71,80 @@ pub fn advice(remedy: Option<String>) -> String {
     remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
 }
 
-/// A problem and its remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdvisedError {
-    /// Problem that occurred.
-    pub problem: String,
-    /// Action that resolves the problem.
-    pub remedy: String,
+/// An error in words: the problem, the file it is about, its cause, and a remedy.
+#[derive(Debug)]
+pub struct Failure {
+    problem: String,
+    file: Option<String>,
+    remedy: Option<String>,
+    cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-impl AdvisedError {
-    /// Creates an error from a problem and its remedy.
-    pub fn new(problem: impl Into<String>, remedy: impl Into<String>) -> AdvisedError {
-        AdvisedError {
+impl Failure {
+    /// Creates an error from the problem alone.
+    pub fn new(problem: impl Into<String>) -> Failure {
+        Failure {
             problem: problem.into(),
-            remedy: remedy.into(),
+            file: None,
+            remedy: None,
+            cause: None,
         }
     }
-}
 
-impl Display for AdvisedError {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.problem, self.remedy)
+    /// Creates the error of a file or folder: the problem is its name and `what`.
+    pub fn about(file: impl Display, what: impl Display) -> Failure {
+        Failure::new(format!("{file}{what}")).of(file)
+    }
+
+    /// Creates the error of a file that a reader rejects for `cause`.
+    pub fn unreadable(
+        file: impl Display,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Failure {
+        Failure::about(file, "").because(cause)
+    }
+
+    /// Adds the file or folder that the error is about.
+    #[must_use]
+    pub fn of(mut self, file: impl Display) -> Failure {
+        self.file = Some(file.to_string());
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Adds the remedy, which ends the message.
+    #[must_use]
+    pub fn advise(mut self, remedy: impl Into<String>) -> Failure {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Returns the file or folder of the error, if it is about a single one.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// Returns the remedy, if there is one.
+    pub fn remedy(&self) -> Option<&str> {
+        self.remedy.as_deref()
     }
 }
 
-impl Error for AdvisedError {}
+impl Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let advice = advice(self.remedy.clone());
+        write!(f, "{}{advice}", self.problem)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}

@@ -95,6 +95,8 @@ columns! {
         shapes: NameId,
         /// `Input type`, as list text.
         types: NameId,
+        /// `Input Strides`, as list text; from PyTorch 2.6 on.
+        strides: NameId,
         /// `Concrete Inputs`: scalars and lists of numbers, list text.
         values: NameId,
         /// Row of [`DeviceTrace::collectives`]; `u32::MAX` = none.

@@ -26,7 +26,7 @@ mod stored_bytes;
 mod tensors;
 mod time;
 
-pub use advice::{AdvisedError, Setting, advice, command_only, name_python_arguments};
+pub use advice::{Failure, Setting, advice, command_only, name_python_arguments};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity, counted_text};
 pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
 pub use device::assembler::DeviceTraceAssembler;

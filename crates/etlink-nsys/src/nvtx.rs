@@ -213,6 +213,7 @@ impl ExportReader<'_> {
             unfinished,
             shapes: text.shapes,
             types: NameId::EMPTY,
+            strides: NameId::EMPTY,
             values: NameId::EMPTY,
             collective,
         };

@@ -1,7 +1,7 @@
 //! Errors of the library as `etlink.Error`.
 
 use etlink::findings::QuestionError;
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_run::{RunError, remedy_of};
 use pyo3::prelude::*;
 
@@ -33,5 +33,5 @@ pub(crate) fn to_exception(py: Python<'_>, error: &anyhow::Error) -> PyErr {
 
 /// Returns an exception of the module itself.
 pub(crate) fn advised_exception(py: Python<'_>, problem: &str, remedy: &str) -> PyErr {
-    to_exception(py, &AdvisedError::new(problem, remedy).into())
+    to_exception(py, &Failure::new(problem).advise(remedy).into())
 }

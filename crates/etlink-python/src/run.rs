@@ -5,11 +5,11 @@ use crate::table::{Table, TableSource};
 use crate::worker::{Call, run_cancellable};
 use anyhow::{Context, Result, bail};
 use etlink::documents::{
-    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, RanksDocument, ReplayDocument,
-    ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run, report_page, write_chakra,
-    write_timeline,
+    AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, OpsDocument, RanksDocument,
+    ReplayDocument, ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run,
+    report_page, write_chakra, write_timeline,
 };
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
@@ -22,11 +22,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Tables of `analyze` whose names other tables also have, with the commands of these.
 const FINDINGS: &str = "findings";
 const TOP: &str = "top";
+const OPS: &str = "ops";
 const RANKS: &str = "ranks.";
 const ANALYZE: &str = "analyze.";
-
-/// Table that no command prints: operations and bytes of kernels.
-const ROOFLINE: &str = "roofline";
 
 /// A rank of a run: its label, its number, its device trace or written graph, and its host trace.
 /// Paths are strings, because `pathlib` would remove a slash from a URL.
@@ -40,6 +38,7 @@ struct Documents {
     ranks: Mutex<Option<Arc<RanksDocument>>>,
     findings: Mutex<Option<Arc<FindingsReport>>>,
     top: Mutex<Option<Arc<TopDocument>>>,
+    ops: Mutex<Option<Arc<OpsDocument>>>,
     traces: Mutex<Option<Arc<TraceDocument>>>,
 }
 
@@ -123,7 +122,7 @@ impl RunHandle {
             names.push(format!("{command}{name}"));
         }
         names.extend(RanksDocument::TABLES.map(|name| format!("{RANKS}{name}")));
-        names.extend([FINDINGS, TOP, ROOFLINE].map(str::to_owned));
+        names.extend([FINDINGS, TOP, OPS].map(str::to_owned));
         names.extend(TraceTable::ALL.map(|table| table.name().to_owned()));
         names
     }
@@ -262,6 +261,7 @@ impl OpenRun {
             ranks,
             findings,
             top,
+            ops,
             traces,
         } = &self.documents;
         let mut notes = self.notes.clone();
@@ -272,6 +272,7 @@ impl OpenRun {
         notes.extend(made_already(ranks).map_or(vec![], |made| made.notes()));
         notes.extend(made_already(findings).map_or(vec![], |made| made.notes.clone()));
         notes.extend(made_already(top).map_or(vec![], |made| made.notes()));
+        notes.extend(made_already(ops).map_or(vec![], |made| made.notes()));
         notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
         // documents of the same files have mostly the same notes
         let mut each_once: Vec<String> = vec![];
@@ -292,10 +293,13 @@ impl OpenRun {
         }
         Ok(TableSource::Batch(match name {
             FINDINGS => self.findings(call)?.table()?,
-            ROOFLINE => self.traces(call)?.kernel_work()?,
             TOP => {
                 let query = for_call(&self.query, call);
                 made_once(&self.documents.top, || TopDocument::read(&query))?.table()?
+            }
+            OPS => {
+                let query = for_call(&self.query, call);
+                made_once(&self.documents.ops, || OpsDocument::read(&query))?.table()?
             }
             name if name.starts_with(RANKS) => {
                 let query = for_call(&self.query, call);
@@ -323,10 +327,10 @@ impl OpenRun {
             })?;
         // an empty table would suggest that the trace has no sequences
         if name == "sequences" && sequences_of.is_none() {
-            bail!(AdvisedError::new(
-                "the table sequences needs the name of an op",
-                "give sequences_of=\"…\""
-            ));
+            bail!(
+                Failure::new("the table sequences needs the name of an op")
+                    .advise("give sequences_of=\"…\"")
+            );
         }
         let query = AnalyzeQuery {
             sequences_of,
@@ -389,7 +393,7 @@ fn run_source(mut paths: Vec<PathBuf>, is_list: bool) -> Result<RunSource> {
     }
     let path = paths
         .pop()
-        .ok_or_else(|| AdvisedError::new("no path", "give a trace or a folder of traces"))?;
+        .ok_or_else(|| Failure::new("no path").advise("give a trace or a folder of traces"))?;
     Ok(RunSource::with_stated_rank(&path))
 }
 

@@ -7,19 +7,19 @@ mod nsys;
 mod rocpd;
 
 use crate::error::RunError;
-use crate::input::{InputError, InputFile, InputKind, WantedTrace};
+use crate::input::{InputFile, InputKind, WantedTrace};
 use etlink_kineto::KinetoReadOptions;
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, Failure};
 use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
 /// Refuses inputs that cannot be read as a device trace.
-pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), InputError> {
+pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), RunError> {
     // a view groups arguments differently: only the links from launches to kernels would be missing
     if input.is_view {
-        return Err(InputError::View {
-            name: input.name.clone(),
-        });
+        let what = " is a view that etlink wrote for Perfetto, not a recording";
+        let remedy = "give the trace it was made from, or a .pftrace view of a Kineto trace";
+        return Err(Failure::about(&input.name, what).advise(remedy).into());
     }
     if input.kind.is_device_trace() {
         Ok(())
@@ -50,38 +50,42 @@ fn read_by_kind(
     options: KinetoReadOptions,
 ) -> Result<DeviceTrace, RunError> {
     match input.kind {
-        InputKind::KinetoTrace => {
-            let name = input.name;
-            etlink_kineto::read(input.content, options)
-                .map_err(|source| RunError::DeviceTrace { name, source })
-        }
+        InputKind::KinetoTrace => etlink_kineto::read(input.content, options)
+            .map_err(|cause| RunError::unreadable(input.name, cause)),
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
         #[cfg(feature = "nsys")]
         InputKind::NsysSqlite => nsys::read_nsys(input, options),
         #[cfg(not(feature = "nsys"))]
         InputKind::NsysSqlite => Err(refuse(input, "an export of Nsight Systems", "nsys")),
         #[cfg(feature = "rocm")]
-        InputKind::RocprofJson => {
-            let name = input.name;
-            etlink_rocm::read_rocprof_json(input.content)
-                .map_err(|source| RunError::RocmTrace { name, source })
-        }
+        InputKind::RocprofJson => etlink_rocm::read_rocprof_json(input.content)
+            .map_err(|cause| RunError::unreadable(input.name, cause)),
         #[cfg(feature = "rocm")]
         InputKind::RocpdSqlite => rocpd::read_rocpd(input),
         #[cfg(not(feature = "rocm"))]
         InputKind::RocprofJson | InputKind::RocpdSqlite => {
             Err(refuse(input, "a recording of ROCm's rocprofv3", "rocm"))
         }
-        _ => Err(input.refuse_kind(wanted).into()),
+        _ => Err(input.refuse_kind(wanted)),
     }
+}
+
+/// Creates the error of a database with several recorded processes that is compressed, or comes from
+/// standard input.
+#[cfg(feature = "sqlite")]
+fn packed_processes(name: String, count: usize) -> RunError {
+    let what = format!(
+        " has {count} processes with device work, which can be separated only in an uncompressed file"
+    );
+    let remedy = "decompress it first (gunzip), or save standard input to a file";
+    Failure::about(name, what).advise(remedy).into()
 }
 
 /// Refuses a recording whose reader this build lacks.
 #[cfg(not(all(feature = "nsys", feature = "rocm")))]
-fn refuse(input: InputFile, what: &'static str, feature: &'static str) -> RunError {
-    let missing = crate::MissingFeature { what, feature };
-    let name = input.name;
-    InputError::MissingFeature { name, missing }.into()
+fn refuse(input: InputFile, what: &str, feature: &str) -> RunError {
+    let what = format!("{}: {what}", input.name);
+    crate::missing_feature(what, feature).of(input.name).into()
 }
 
 /// Reads an XLA profile, in protobuf or JSON.
@@ -94,6 +98,5 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
         InputKind::XlaSpace => etlink_xla::read_space(BufReader::new(input.content), options),
         _ => etlink_xla::read_trace_json(input.content, options),
     };
-    let name = input.name;
-    trace.map_err(|source| RunError::XlaProfile { name, source })
+    trace.map_err(|cause| RunError::unreadable(input.name, cause))
 }

@@ -16,6 +16,25 @@ pub struct FileError {
     pub source: io::Error,
 }
 
+impl FileError {
+    /// Returns true if the system refused the call; false if the content is damaged.
+    pub(crate) fn is_failed_call(&self) -> bool {
+        let inner = self.source.get_ref();
+        self.source.raw_os_error().is_some() || inner.is_some_and(is_sqlite_failure)
+    }
+}
+
+/// Returns true if SQLite could not read a file for a reason outside it.
+#[cfg(feature = "sqlite")]
+fn is_sqlite_failure(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.is::<etlink_sqlite::Error>()
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn is_sqlite_failure(_: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    false
+}
+
 /// Action on a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAction {

@@ -3,11 +3,11 @@
 use crate::Progress;
 use crate::discover::search_folders;
 use crate::error::RunError;
-use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::run_files::FlightFolder;
 use crate::text;
 use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
-use etlink_model::{DeviceTrace, Severity};
+use etlink_model::{DeviceTrace, Failure, Severity};
 use std::path::Path;
 
 /// Finds the dumps in `root` and its subfolders that are not next to traces, by folder.
@@ -27,8 +27,13 @@ pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunErro
     match input::open(path, progress) {
         Ok(input) => read_opened(input),
         // "record it again" is no remedy for a rank that hung
-        Err(InputError::Empty { name }) => Err(RunError::EmptyDump { name }),
-        Err(error) => Err(error.into()),
+        Err(RunError::EmptyFile { name }) => {
+            let what = " is empty: its rank exited before it wrote the dump";
+            let remedy = "the other ranks' dumps still show which ranks wait for it. Give ranks \
+                          more time to write with TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC";
+            Err(Failure::about(name, what).advise(remedy).into())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -38,17 +43,19 @@ pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunErro
 /// Fails like [`read_dump`].
 pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
     if input.kind != InputKind::FlightRecorder {
-        return Err(input.refuse_kind(WantedTrace::Times).into());
+        return Err(input.refuse_kind(WantedTrace::Times));
     }
     let name = input.name;
-    let dump = match etlink_flight_recorder::read(input.content) {
-        Ok(dump) => dump,
-        Err(source) => return Err(RunError::FlightDump { name, source }),
-    };
+    let dump = etlink_flight_recorder::read(input.content);
+    let dump = dump.map_err(|cause| RunError::unreadable(&name, cause))?;
     // otherwise it would look like the dump of a rank without calls
     if dump.entries.is_empty() && dump.anomalies.any(Severity::Damage) {
-        let bytes = dump.bytes;
-        return Err(RunError::LostDump { name, bytes });
+        let what = format!(
+            ": the dump has no complete collective ({} bytes read)",
+            dump.bytes
+        );
+        let remedy = "copy it again from its origin";
+        return Err(Failure::about(name, what).advise(remedy).into());
     }
     Ok(dump)
 }

@@ -11,7 +11,7 @@ use crate::text::file_name;
 use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
-use etlink_model::GlobalRank;
+use etlink_model::{Failure, GlobalRank};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -338,10 +338,11 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
         return Ok(None);
     }
     let text = storage::read(&path).with_path(FileAction::Read, &path)?;
-    match etlink_json::from_slice(&text) {
-        Ok(groups) => Ok(Some(groups)),
-        Err(source) => Err(RunError::GroupList { path, source }),
-    }
+    let groups = etlink_json::from_slice(&text).map_err(|cause| {
+        let what = ": not a list of ranks per group, such as {\"1\": [0, 1]}";
+        Failure::about(path.display(), what).because(cause)
+    })?;
+    Ok(Some(groups))
 }
 
 /// Returns the groups of a written graph's run; empty if no list is next to it.

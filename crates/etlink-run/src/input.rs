@@ -1,18 +1,19 @@
 //! Opens traces: files or standard input; plain, gzip or zstd, detected by content.
 
 pub(crate) mod database;
-mod error;
 mod gzip;
 mod kind;
 mod member;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 pub use database::{DatabaseProcess, database_processes};
-pub use error::{InputError, WantedTrace};
 pub use kind::InputKind;
+pub use wanted::WantedTrace;
 
 use crate::Progress;
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::storage::{self, StoredKind, is_url, shown_path};
 #[cfg(feature = "sqlite")]
@@ -21,6 +22,7 @@ use database::{MAGIC, ask_tables, kind_of_pages};
 use etlink_chakra::read::sniff;
 use etlink_chakra::simulated::is_astra_log;
 use etlink_flight_recorder::is_flight_dump;
+use etlink_model::Failure;
 use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
 use etlink_workload::text_workload::is_text_workload;
@@ -61,13 +63,16 @@ pub struct InputFile {
 
 impl InputFile {
     /// Creates the error for a file that is not of the wanted kind.
-    pub(crate) fn refuse_kind(&self, wanted: WantedTrace) -> InputError {
-        InputError::WrongKind {
-            name: self.name.clone(),
-            kind: self.kind,
-            wanted,
-        }
+    pub(crate) fn refuse_kind(&self, wanted: WantedTrace) -> RunError {
+        wanted.refuse(&self.name, self.kind)
     }
+}
+
+/// Creates the error of a folder with tables exported by Nsight Systems.
+pub(crate) fn unread_tables(folder: String) -> Failure {
+    let what = " has tables exported by Nsight Systems, which etlink does not read";
+    let remedy = "export the report with `nsys export --type sqlite`, and give the .sqlite file";
+    Failure::about(folder, what).advise(remedy)
 }
 
 /// Returns the name of a file in messages.
@@ -82,7 +87,7 @@ pub fn display_name(path: &Path) -> String {
 ///
 /// # Errors
 /// Fails if the file cannot be read, is a folder, is empty, or its first bytes cannot be unpacked.
-pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
+pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
     let input = if path == Path::new("-") {
         let source = Box::new(std::io::stdin());
         watched(from_source(display_name(path), None, source)?, progress)
@@ -96,17 +101,19 @@ pub fn open(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
     }
 }
 
-fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
+fn open_file(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
     let name = path.display().to_string();
     let file = storage::open(path).with_path(FileAction::Open, path)?;
     // Unix opens folders as files and fails on the first read, with a less clear message
     if file.data.kind == StoredKind::Folder {
         let entries = storage::list(path).unwrap_or_default();
         return Err(if entries.iter().any(|entry| is_nsys_table(&entry.path)) {
-            InputError::NsysTables { name }
+            unread_tables(name)
         } else {
-            InputError::IsFolder { name }
-        });
+            let failure = Failure::about(name, " is a folder, not a trace file");
+            failure.advise("use `etlink merge` to link all ranks in a folder")
+        }
+        .into());
     }
     // pipes and devices have length 0, which would look like an empty file
     let stored = (file.data.kind == StoredKind::File).then_some(file.data.bytes);
@@ -134,7 +141,7 @@ fn watched(input: InputFile, progress: &Progress) -> InputFile {
 ///
 /// # Errors
 /// Fails like [`open`].
-pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, InputError> {
+pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, RunError> {
     let data = storage::file_data(path);
     if data.is_ok_and(|data| data.kind == StoredKind::File && data.bytes == 0) {
         Ok(Box::new(std::io::empty()))
@@ -147,7 +154,7 @@ fn from_source(
     name: String,
     stored_bytes: Option<u64>,
     mut source: Box<dyn Read + Send>,
-) -> Result<InputFile, InputError> {
+) -> Result<InputFile, RunError> {
     let path = Path::new(&name);
     // formats differ in their first four bytes; file names are often wrong
     let mut magic = vec![];
@@ -157,7 +164,7 @@ fn from_source(
         .read_to_end(&mut magic)
         .with_path(FileAction::Read, path)?;
     if magic.is_empty() {
-        return Err(InputError::Empty { name });
+        return Err(RunError::EmptyFile { name });
     }
     // standard input cannot seek back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
@@ -206,7 +213,7 @@ fn from_source(
         && !is_torch
         && let Some(origin) = origin
     {
-        return Err(InputError::Perfetto { name, origin });
+        return Err(RunError::Perfetto { name, origin });
     }
     if origin.is_some() {
         kind = InputKind::KinetoTrace;

@@ -103,9 +103,8 @@ pub fn read_log(path: &Path, progress: &Progress) -> Result<InspectorLog, RunErr
 /// Fails like [`read_log`].
 pub fn read_opened_log(input: InputFile) -> Result<InspectorLog, RunError> {
     if input.kind != InputKind::NcclInspector {
-        return Err(input.refuse_kind(WantedTrace::Times).into());
+        return Err(input.refuse_kind(WantedTrace::Times));
     }
-    let name = input.name;
     etlink_nccl_inspector::read(input.content)
-        .map_err(|source| RunError::InspectorLog { name, source })
+        .map_err(|cause| RunError::unreadable(input.name, cause))
 }

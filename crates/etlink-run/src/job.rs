@@ -8,11 +8,11 @@ use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
 use crate::input::database::database_processes;
-use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
 use crate::merged::read_merged;
-use crate::output::{OutputError, OutputFormat, Piece, Target};
+use crate::output::{OutputFormat, Piece, Target, no_target};
 use crate::overhead::{OverheadRemoval, overhead_note, slow_host_note};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
@@ -29,7 +29,9 @@ use etlink_chakra::{
 use etlink_kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
-use etlink_model::{DeviceTrace, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs};
+use etlink_model::{
+    DeviceTrace, Failure, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs,
+};
 use etlink_replay::without_overhead;
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
@@ -263,7 +265,7 @@ pub fn write_member(
     progress: &Progress,
     linked: &mut JobReport,
 ) -> Result<Piece, RunError> {
-    let target = job.target.as_ref().ok_or(OutputError::NoTarget)?;
+    let target = job.target.as_ref().ok_or_else(no_target)?;
     let mut stopwatch = Stopwatch(Instant::now());
     progress.phase("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
@@ -431,10 +433,8 @@ fn read_and_link(
         // read only now, when linking has freed its working memory
         let capture = read_device(capture, job.threads, true)?;
         read += stopwatch.lap();
-        etlink_link::carry_captured_ops(&mut trace, &capture).map_err(|source| RunError::Link {
-            inputs: name,
-            source,
-        })?;
+        etlink_link::carry_captured_ops(&mut trace, &capture)
+            .map_err(|cause| RunError::unreadable(name, cause))?;
         link += stopwatch.lap();
     }
     join_metrics(job, progress, &mut trace)?;
@@ -568,10 +568,7 @@ pub fn is_damaged(report: &LinkReport) -> bool {
 }
 
 fn link_error(job: &LinkJob, source: etlink_link::Error) -> RunError {
-    RunError::Link {
-        inputs: inputs(job),
-        source,
-    }
+    Failure::new(inputs(job)).because(source).into()
 }
 
 /// Returns the names of a job's traces, for messages.
@@ -721,7 +718,9 @@ fn open_pair(
     progress: &Progress,
 ) -> Result<[InputFile; 2], RunError> {
     if host == &job.device {
-        return Err(RunError::SameFile { path: host.clone() });
+        let path = host.display();
+        let same = Failure::new(format!("--host and --device are the same file, {path}")).of(path);
+        return Err(same.advise("give the two traces of one rank").into());
     }
     let host = input::open(host, progress)?;
     let mut device = input::open(&job.device, progress)?;
@@ -755,20 +754,24 @@ fn read_pair(
     let host = Mutex::new(Some(host));
     let read_host_trace = || {
         let host = host.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let host = host.ok_or(RunError::HostReader)?;
-        host_tables(host, job)
+        host_tables(host.ok_or_else(host_reader_failed)?, job)
     };
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new().spawn_scoped(scope, read_host_trace);
         let device = device_tables(device, options, job.cache.as_ref());
         // the error of the device trace waits, so that a wrong --host is reported first
         let host = match reading {
-            Ok(reading) => reading.join().map_err(|_| RunError::HostReader)?,
+            Ok(reading) => reading.join().map_err(|_| host_reader_failed())?,
             // if the process may not start another thread, one after the other
             Err(_) => read_host_trace(),
         }?;
         Ok((host, device?))
     })
+}
+
+/// Creates the error of a thread that ended before it had read the host trace.
+fn host_reader_failed() -> Failure {
+    Failure::new("reading the host trace failed")
 }
 
 /// Settings for reading a slice of a device trace.
@@ -810,10 +813,7 @@ pub(crate) fn read_slice(
     drop(outline);
     let content = input::open(&path, progress)?.content;
     let read = etlink_kineto::read_slice(content, how.options, &slice);
-    let mut device = read.map_err(|source| RunError::DeviceTrace {
-        name: name.clone(),
-        source,
-    })?;
+    let mut device = read.map_err(|cause| RunError::unreadable(&name, cause))?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
     chosen.cut(&mut device);
     etlink_link::judge_rows(&mut device);
@@ -830,10 +830,7 @@ fn read_kineto_outline(input: InputFile, how: SliceReading<'_>) -> Result<TraceO
         ..how.options
     };
     let outline = etlink_kineto::read_outline(input.content, outlined, &is_step);
-    outline.map_err(|source| RunError::DeviceTrace {
-        name: input.name,
-        source,
-    })
+    outline.map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
 /// Reads when the device trace of a job was recorded, and its steps; `None` for an empty trace.
@@ -871,7 +868,7 @@ fn expect_events(
     }
     let extent = window.map(|(start, end)| crate::slice::extent(end - start));
     let why = format!("nothing is recorded in it; {}", extent.unwrap_or_default());
-    Err(RunError::EmptySlice { name, slice, why })
+    Err(empty_slice(name, slice, why))
 }
 
 fn choose_slice(
@@ -884,7 +881,11 @@ fn choose_slice(
         Some(window) => slice.choose(device, window),
         None => Err("the trace has no events".to_owned()),
     };
-    chosen.map_err(|why| RunError::EmptySlice { name, slice, why })
+    chosen.map_err(|why| empty_slice(name, slice, why))
+}
+
+fn empty_slice(name: String, slice: TraceSlice, why: String) -> RunError {
+    Failure::new(format!("{name}: {slice} selects nothing: {why}")).into()
 }
 
 /// Marks the steps that a pattern matches. Without a pattern, returns a note on excluded ranges.
@@ -961,18 +962,30 @@ fn choose_process(device: &mut InputFile, job: &LinkJob) -> Result<(), RunError>
             let ranks = processes.iter().filter_map(|process| process.rank);
             let mut ranks: Vec<i64> = ranks.collect();
             ranks.sort_unstable();
-            return Err(RunError::NoProcessOfRank {
-                name: device.name.clone(),
-                rank,
-                ranks,
-            });
+            let ranks = listed_ranks(&ranks);
+            let what = format!(": no process is rank {rank}; the processes are ranks {ranks}");
+            let failure = Failure::about(&device.name, what).advise("give one of them");
+            return Err(failure.into());
         };
         device.process = Some(of_rank.process);
     }
     Ok(())
 }
 
-pub(crate) fn expect_host(input: &InputFile) -> Result<(), InputError> {
+/// Returns ranks separated by commas, at most the first 32.
+fn listed_ranks(ranks: &[i64]) -> String {
+    const MOST: usize = 32;
+    let mut listed: Vec<String> = vec![];
+    for rank in ranks.iter().take(MOST) {
+        listed.push(rank.to_string());
+    }
+    if ranks.len() > MOST {
+        listed.push(format!("and {} more", ranks.len() - MOST));
+    }
+    listed.join(", ")
+}
+
+pub(crate) fn expect_host(input: &InputFile) -> Result<(), RunError> {
     match input.kind {
         InputKind::HostTrace | InputKind::EtPlus => Ok(()),
         _ => Err(input.refuse_kind(WantedTrace::Host)),
@@ -980,7 +993,7 @@ pub(crate) fn expect_host(input: &InputFile) -> Result<(), InputError> {
 }
 
 /// Opens the trace of a capture; refuses wrong kinds before reading.
-fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, InputError> {
+fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
     let input = input::open(path, progress)?;
     expect_device(&input, WantedTrace::Capture)?;
     Ok(input)
@@ -1003,9 +1016,8 @@ fn read_host_part(
 ) -> Result<HostTrace, RunError> {
     expect_host(&input)?;
     let options = etlink_host::HostReadOptions { threads };
-    let name = input.name;
     let mut host = etlink_host::read_part(input.content, options, kept)
-        .map_err(|source| RunError::HostTrace { name, source })?;
+        .map_err(|cause| RunError::unreadable(input.name, cause))?;
     // optional: each use of a tensor takes 24 bytes, and a node has several
     if tensors != TensorEdges::None {
         host.tensors = Some(etlink_host::tensor_uses(&host));

@@ -90,12 +90,12 @@ pub mod text;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};
-pub use error::{NoDevice, RunError, remedy_of};
+pub use error::{RunError, remedy_of};
 pub use file_error::{FileAction, FileError};
 pub use file_kind::is_folder;
 pub use joined::JoinedRun;
 pub use membership::{Excluded, Exclusion, Members};
-pub use missing_feature::MissingFeature;
+pub use missing_feature::missing_feature;
 pub use one_run::Run;
 pub use overhead::{OverheadRemoval, OverheadSyntax};
 pub use progress::{Progress, ProgressListener};

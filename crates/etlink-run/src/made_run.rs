@@ -3,7 +3,7 @@
 
 use crate::error::RunError;
 use crate::merge::{EarlierFiles, MergeOptions};
-use crate::output::{FileSet, OutputError};
+use crate::output::FileSet;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -23,12 +23,12 @@ impl MadeRun<'_> {
     /// # Errors
     /// Returns the errors of `fill`. Fails if the folder cannot be written, or a foreign file would
     /// be removed.
-    pub(crate) fn write<T, E: From<RunError>>(
+    pub(crate) fn write<T>(
         &self,
-        fill: impl FnOnce(&FileSet) -> Result<T, E>,
-    ) -> Result<T, E> {
+        fill: impl FnOnce(&FileSet) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
         write_set(self.folder, self.options.overwrite, |files| {
-            let earlier = self.earlier_files().map_err(RunError::from)?;
+            let earlier = self.earlier_files()?;
             let value = fill(files)?;
             let stale = earlier.into_iter().filter(|name| !files.has(name));
             Ok((value, stale.collect()))
@@ -36,7 +36,7 @@ impl MadeRun<'_> {
     }
 
     /// Returns the names of files from an earlier run of this name.
-    fn earlier_files(&self) -> Result<Vec<String>, OutputError> {
+    fn earlier_files(&self) -> Result<Vec<String>, RunError> {
         let options = &self.options;
         if !options.overwrite {
             return Ok(vec![]);
@@ -60,15 +60,15 @@ impl MadeRun<'_> {
 ///
 /// # Errors
 /// Returns the errors of `fill`. Fails if the folder cannot be written.
-pub(crate) fn write_set<T, E: From<RunError>>(
+pub(crate) fn write_set<T>(
     folder: &Path,
     overwrite: bool,
-    fill: impl FnOnce(&FileSet) -> Result<(T, Vec<String>), E>,
-) -> Result<T, E> {
-    let files = FileSet::new(folder, overwrite).map_err(RunError::from)?;
+    fill: impl FnOnce(&FileSet) -> Result<(T, Vec<String>), RunError>,
+) -> Result<T, RunError> {
+    let files = FileSet::new(folder, overwrite)?;
     let made: Vec<PathBuf> = files.made_folders().to_vec();
     let written = fill(&files).and_then(|(value, stale)| {
-        files.replace(stale).map_err(RunError::from)?;
+        files.replace(stale)?;
         Ok(value)
     });
     // its work folder is inside them

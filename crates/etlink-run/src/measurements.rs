@@ -4,7 +4,7 @@ use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind};
 use etlink_metrics::{RequestLatencies, WorkloadCard};
-use etlink_model::MetricProfile;
+use etlink_model::{Failure, MetricProfile};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -80,9 +80,8 @@ impl RunMeasurements {
 /// # Errors
 /// Fails if the file cannot be read.
 pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
-    let name = input.name;
     etlink_metrics::read_latencies(input.content)
-        .map_err(|source| RunError::Measurement { name, source })
+        .map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
 /// Reads a workload card.
@@ -90,8 +89,7 @@ pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunE
 /// # Errors
 /// Fails if the file cannot be read.
 pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
-    let name = input.name;
-    WorkloadCard::read(input.content).map_err(|source| RunError::Measurement { name, source })
+    WorkloadCard::read(input.content).map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
 /// Reads metrics of kernels.
@@ -99,9 +97,8 @@ pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
 /// # Errors
 /// Fails if the file cannot be read, or is of another kind.
 pub fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
-    let name = input.name;
     etlink_metrics::read_compute_csv(input.content)
-        .map_err(|source| RunError::Measurement { name, source })
+        .map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
 /// Separates files given as measurements into the metrics of kernels, at most one file, and the
@@ -121,7 +118,8 @@ pub(crate) fn sort_measurements(
                 kind,
             });
         } else if metrics.replace(path.clone()).is_some() {
-            return Err(RunError::SeveralMetricFiles { path: path.clone() });
+            let second = Failure::about(path.display(), " is a second file with kernel metrics");
+            return Err(second.advise("give one of them").into());
         }
     }
     Ok((metrics, others))
@@ -132,8 +130,8 @@ fn measurement_kind(path: &Path) -> Result<InputKind, RunError> {
     if input.kind.is_measurement() {
         return Ok(input.kind);
     }
-    Err(RunError::NoMeasurement {
-        path: path.to_owned(),
-        kind: input.kind,
-    })
+    let what = format!(" is {}, not a measurement", input.kind.describe());
+    let remedy = "give a CSV file of Nsight Compute, a vLLM or SGLang benchmark result, or a \
+                  workload card";
+    Err(Failure::about(path.display(), what).advise(remedy).into())
 }

@@ -6,7 +6,7 @@
 use crate::error::RunError;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
-use etlink_model::{GlobalRank, command_only};
+use etlink_model::{Failure, GlobalRank, command_only};
 use serde::Serialize;
 
 /// A trace that is excluded from the results of its run.
@@ -217,9 +217,9 @@ impl<T> Members<T> {
 /// the reason for the first exclusion.
 pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
     match excluded.first() {
-        Some(first) if errors.is_empty() => RunError::AllExcluded {
-            first: first.message.clone(),
-        },
+        Some(first) if errors.is_empty() => {
+            Failure::new(format!("no rank can be used: {}", first.message)).into()
+        }
         _ => RunError::no_trace_taken(errors),
     }
 }

@@ -9,7 +9,8 @@ mod unpacked;
 pub(crate) mod watch;
 mod work;
 
-pub use limit::{MemoryLimit, OversizedRank};
+pub use limit::MemoryLimit;
+use limit::OversizedRank;
 pub(crate) use unpacked::unpacked_size;
 pub use work::RankOperation;
 
@@ -292,7 +293,7 @@ impl MemoryBudget {
     pub(crate) fn oversized(&self, need: &RankMemory, over: OverBudget, read: u64) -> RunError {
         let guess = if over.is_read { 0 } else { need.named() };
         let needed = gate::limit_for(over.needed).max(guess);
-        RunError::OversizedRank(Box::new(OversizedRank {
+        OversizedRank {
             files: need.files.clone(),
             unpacked: need.unpacked.max(read),
             is_part: need.is_unknown && !over.is_read,
@@ -302,7 +303,9 @@ impl MemoryBudget {
             // the memory held is little more than the limit with one thread
             is_recording: need.is_recording,
             fits_one_thread: false,
-        }))
+        }
+        .failure()
+        .into()
     }
 
     /// Returns the memory to state in an error after `held` bytes were not enough. They are
@@ -314,7 +317,7 @@ impl MemoryBudget {
     /// Refuses ranks that exceed the budget even alone.
     ///
     /// # Errors
-    /// [`RunError::OversizedRank`] for the largest.
+    /// Fails for the largest such rank.
     pub fn check(&self, needs: &[RankMemory]) -> Result<(), RunError> {
         let room = self.for_ranks();
         let too_large = needs.iter().filter(|need| need.bytes > room);
@@ -323,7 +326,7 @@ impl MemoryBudget {
         let Some(worst) = too_large.rev().max_by_key(|need| need.bytes) else {
             return Ok(());
         };
-        Err(RunError::OversizedRank(Box::new(OversizedRank {
+        Err(OversizedRank {
             files: worst.files.clone(),
             unpacked: worst.unpacked,
             is_part: false,
@@ -332,7 +335,9 @@ impl MemoryBudget {
             limit: self.limit(),
             is_recording: worst.is_recording,
             fits_one_thread: worst.bytes.saturating_add(fixed_bytes(1)) <= self.total,
-        })))
+        }
+        .failure()
+        .into())
     }
 
     /// Returns the available memory, for messages.

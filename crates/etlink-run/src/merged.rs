@@ -7,7 +7,7 @@ use crate::input::{self, InputFile};
 use etlink_chakra::etplus::{RecordedTraces, RecordingError, has_recording, recorded_traces};
 use etlink_chakra::read::{self, ChakraGraph};
 use etlink_host::HostReadOptions;
-use etlink_model::HostTrace;
+use etlink_model::{Failure, HostTrace};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -43,11 +43,18 @@ pub(crate) fn without_traces(
     graph: &ChakraGraph,
     unread: Option<RecordingError>,
 ) -> RunError {
-    match (unread, graph.damage()) {
-        (Some(source), _) => RunError::Recording { name, source },
-        (None, Some(damage)) => RunError::DamagedMerged { name, damage },
-        (None, None) => RunError::NoRecording { name },
-    }
+    let what = " is a merged trace (ET+) that does not contain the traces it was made from";
+    let failure = match (unread, graph.damage()) {
+        (Some(cause), _) => Failure::unreadable(name, cause),
+        (None, damage) => {
+            let damage = damage.map_or(String::new(), |damage| format!(": {damage}"));
+            Failure::about(name, format!("{what}{damage}")).advise(
+                "give those traces. `etlink analyze`, `report`, `check` and `convert` also read its \
+                 nodes",
+            )
+        }
+    };
+    RunError::NoRecording(Box::new(failure))
 }
 
 /// A merged trace as read.
@@ -157,14 +164,8 @@ fn read_twice<'s>(
 ) -> Result<MergedNodes, RunError> {
     let options = HostReadOptions { threads };
     let lines = etlink_host::read_linked(content, options);
-    let (lines, behind) = lines.map_err(|source| RunError::HostTrace {
-        name: name.to_owned(),
-        source,
-    })?;
-    let graph = read::read(again()?).map_err(|source| RunError::WrittenGraph {
-        name: name.to_owned(),
-        source,
-    })?;
+    let (lines, behind) = lines.map_err(|cause| RunError::unreadable(name, cause))?;
+    let graph = read::read(again()?).map_err(|cause| RunError::unreadable(name, cause))?;
     Ok(MergedNodes {
         lines,
         graph,

@@ -1,25 +1,16 @@
-//! Message of a build of etlink without some of its features.
+//! Error of a build of etlink without some of its features.
 
-use etlink_model::advice;
+use etlink_model::Failure;
+use std::fmt::Display;
 
-/// A capability that this build of etlink lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{what} needs a build of etlink with the feature `{feature}`{}",
-    advice(Some(self.remedy()))
-)]
-pub struct MissingFeature {
-    /// Subject of the message, such as `an export of Nsight Systems`.
-    pub what: &'static str,
-    /// Name of the cargo feature.
-    pub feature: &'static str,
-}
-
-impl MissingFeature {
-    /// Returns the remedy: how to build etlink with all features.
-    pub fn remedy(&self) -> String {
+/// Creates the error of a capability that this build lacks. `what` begins the message, such as
+/// `an export of Nsight Systems`; `feature` is the name of the cargo feature.
+pub fn missing_feature(what: impl Display, feature: &str) -> Failure {
+    Failure::new(format!(
+        "{what} needs a build of etlink with the feature `{feature}`"
+    ))
+    .advise(
         "build etlink with all features: \
-         `cargo install --path crates/etlink --profile dist --features full`"
-            .to_owned()
-    }
+         `cargo install --path crates/etlink --profile dist --features full`",
+    )
 }

@@ -4,6 +4,7 @@ use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::joined::JoinedRun;
 use crate::run::{JoinedMembers, RankEntry, RunOptions, RunSet, RunSource};
+use etlink_model::Failure;
 
 /// The single run of a source.
 pub struct Run {
@@ -45,10 +46,9 @@ impl Run {
         let mut ranks = self.ranks();
         let first = ranks.next().ok_or(RunError::NoRankAsked)?;
         if ranks.next().is_some() {
-            return Err(RunError::SeveralRanks {
-                source_name: self.set.source_name(),
-                count: self.set.len(),
-            });
+            let what = format!(" has {} ranks", self.set.len());
+            let several = Failure::about(self.set.source_name(), what);
+            return Err(several.advise("give the traces of one of them").into());
         }
         Ok(first)
     }
@@ -75,7 +75,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     fn open(folder: &str) -> Result<Run, RunError> {
         let pairs = PathBuf::from("../../testdata/pairs").join(folder);
@@ -86,10 +86,8 @@ mod tests {
     fn one_run_is_opened_and_joined() {
         let run = open("ddp2-2.15.0").expect("one run");
         assert_eq!(run.ranks().count(), 2);
-        assert!(matches!(
-            run.only_rank(),
-            Err(RunError::SeveralRanks { count: 2, .. })
-        ));
+        let refused = run.only_rank().map(|_| ()).expect_err("two ranks");
+        assert!(refused.to_string().contains("has 2 ranks"), "{refused}");
         let joined = run.join().expect("both ranks are whole");
         assert_eq!(joined.summaries.len(), 2);
     }
@@ -97,13 +95,11 @@ mod tests {
     #[test]
     fn several_runs_are_refused_by_name() {
         let error = open("").map(|_| ()).expect_err("many runs");
-        let RunError::SeveralRuns {
-            count, one, other, ..
-        } = error
-        else {
-            panic!("{error}");
-        };
-        assert!(count > 1);
-        assert!(one < other && one.is_dir() && other.is_dir());
+        let remedy = error.remedy().expect("names two runs");
+        let named = remedy.strip_prefix("give one of them, such as ");
+        let (one, other) = named
+            .and_then(|named| named.split_once(" or "))
+            .expect("two");
+        assert!(one < other && Path::new(one).is_dir() && Path::new(other).is_dir());
     }
 }

@@ -14,17 +14,19 @@ mod set;
 mod work;
 mod work_files;
 
-pub use error::{OutputError, StdoutError};
+pub use error::{StdoutError, no_target};
 pub use packing::Packing;
 pub use pieces::Piece;
 pub use set::FileSet;
 pub use work::is_work_folder;
 pub use work_files::remove_work;
 
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
 use crate::storage::upload::{self, ObjectWriter, UploadedObject};
 use crate::storage::{self, StoredKind, is_url};
+use etlink_model::{Failure, Setting};
 use packing::packing_of;
 use set::{SetMembers, SetPlace};
 use std::io::Write;
@@ -36,9 +38,10 @@ use work::WorkFolder;
 const RESULT: &str = "result";
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Chakra protobuf, for simulators.
+    #[default]
     Chakra,
     /// Merged JSON (ET+), for `chakra_converter` and `et_replay`.
     EtPlus,
@@ -98,13 +101,14 @@ impl Target {
         path: &Path,
         format: Option<OutputFormat>,
         overwrite: bool,
-    ) -> Result<Target, OutputError> {
+    ) -> Result<Target, RunError> {
         let name = lower_name(path);
         let (_, plain) = Packing::of_name(&name);
         let format = match format {
             Some(format) => format,
             None if path == Path::new("-") => {
-                return Err(OutputError::NoFormat);
+                let problem = "standard output has no file name to show the format";
+                return Err(Failure::new(problem).advise("give --format").into());
             }
             None if plain.ends_with(".et") => OutputFormat::Chakra,
             None if plain.ends_with(".pftrace") => OutputFormat::Perfetto,
@@ -112,9 +116,10 @@ impl Target {
             None if plain.ends_with(".trace.json") => OutputFormat::Chrome,
             None if plain.ends_with(".json") => OutputFormat::EtPlus,
             None => {
-                return Err(OutputError::UnknownEnding {
-                    path: path.to_owned(),
-                });
+                let what = ": the file name does not show the format";
+                let remedy = "use .et, .json, .trace.json or .pftrace (append .gz to compress, or \
+                              .zst after .et), or --format";
+                return Err(Failure::about(path.display(), what).advise(remedy).into());
             }
         };
         let place = match place::PathKind::find(path) {
@@ -143,7 +148,7 @@ impl Target {
     }
 
     /// Like [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
-    pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
+    pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target, RunError> {
         let name = path.to_string_lossy().to_lowercase();
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         let format = if plain.ends_with(".pftrace") {
@@ -153,36 +158,32 @@ impl Target {
         };
         if is_file_place(path) && format == OutputFormat::Chrome && !plain.ends_with(".trace.json")
         {
-            return Err(OutputError::NotForPerfetto {
-                path: path.to_owned(),
-            });
+            let remedy = "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz";
+            return Err(wrong_ending(path, "a Perfetto trace", remedy));
         }
         Target::new(path, Some(format), overwrite)
     }
 
     /// Like [`Target::new`], for Chrome's trace events, which may have any JSON name.
-    pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
+    pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, RunError> {
         let name = lower_name(path);
         let plain = name.strip_suffix(".gz").unwrap_or(&name);
         if is_file_place(path) && !plain.ends_with(".json") {
-            return Err(OutputError::NotChrome {
-                path: path.to_owned(),
-            });
+            let remedy = "use .trace.json or .json, optionally with .gz";
+            return Err(wrong_ending(path, "Chrome trace events", remedy));
         }
         Target::new(path, Some(OutputFormat::Chrome), overwrite)
     }
 
     /// Like [`Target::new`], for a page, whose format is fixed.
-    pub fn page(path: &Path, overwrite: bool) -> Result<Target, OutputError> {
+    pub fn page(path: &Path, overwrite: bool) -> Result<Target, RunError> {
         let name = path.to_string_lossy().to_lowercase();
         if is_file_place(path)
             && ![".html", ".htm"]
                 .iter()
                 .any(|ending| name.ends_with(ending))
         {
-            return Err(OutputError::NotAPage {
-                path: path.to_owned(),
-            });
+            return Err(wrong_ending(path, "an HTML page", "use .html"));
         }
         // the caller encodes the content, so any format other than Perfetto's works
         Target::new(path, Some(OutputFormat::EtPlus), overwrite)
@@ -211,7 +212,7 @@ impl Target {
     pub fn write<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> std::io::Result<T>,
-    ) -> Result<(T, u64), OutputError> {
+    ) -> Result<(T, u64), RunError> {
         let target = &self.path;
         match &self.place {
             OutputPlace::Stdout => {
@@ -309,11 +310,11 @@ impl Target {
 pub fn refuse_input<'a>(
     output: &Path,
     inputs: impl Iterator<Item = &'a PathBuf>,
-) -> Result<(), OutputError> {
+) -> Result<(), RunError> {
     if is_url(output) {
         let mut inputs = inputs;
         return match inputs.find(|input| input.as_os_str() == output.as_os_str()) {
-            Some(path) => Err(OutputError::IsInput { path: path.clone() }),
+            Some(path) => Err(is_input(path)),
             None => Ok(()),
         };
     }
@@ -323,9 +324,7 @@ pub fn refuse_input<'a>(
     };
     for input in inputs {
         if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
-            return Err(OutputError::IsInput {
-                path: input.clone(),
-            });
+            return Err(is_input(input));
         }
     }
     Ok(())
@@ -338,7 +337,7 @@ pub fn refuse_input<'a>(
 pub fn refuse_input_folder<'a>(
     folder: &Path,
     mut inputs: impl Iterator<Item = &'a PathBuf>,
-) -> Result<(), OutputError> {
+) -> Result<(), RunError> {
     let resolved = |path: &Path| {
         if is_url(path) {
             Some(path.to_owned())
@@ -352,10 +351,11 @@ pub fn refuse_input_folder<'a>(
     };
     let is_inside = |input: &Path| resolved(input).is_some_and(|input| input.starts_with(&output));
     match inputs.find(|input| is_inside(input)) {
-        Some(input) => Err(OutputError::HoldsInput {
-            path: folder.to_owned(),
-            input: input.clone(),
-        }),
+        Some(input) => {
+            let what = format!(": the output folder contains the input {}", input.display());
+            let holds = Failure::about(folder.display(), what);
+            Err(holds.advise("give the output a folder of its own").into())
+        }
         None => Ok(()),
     }
 }
@@ -369,18 +369,45 @@ fn is_file_place(path: &Path) -> bool {
 }
 
 /// Refuses a URL that cannot be written, before hours of work.
-fn check_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
+fn check_object(path: &Path, overwrite: bool) -> Result<(), RunError> {
     upload::check_writable(path).with_path(FileAction::Write, path)?;
     refuse_existing(path, path, overwrite)
 }
 
+/// Creates the error for a file name that does not fit the content.
+fn wrong_ending(path: &Path, content: &str, remedy: &str) -> RunError {
+    let what = format!(": the file name does not fit {content}");
+    Failure::about(path.display(), what).advise(remedy).into()
+}
+
+/// Creates the error for an output that is an input.
+pub(crate) fn is_input(path: &Path) -> RunError {
+    let input = Failure::about(path.display(), " is also an input");
+    input.advise("give the output another name").into()
+}
+
+/// Creates the error for a file of another program that would be replaced.
+pub(crate) fn not_ours(path: &Path) -> RunError {
+    let what = format!(
+        " has the name of an output, but etlink did not write it, and {} does not remove it",
+        Setting::Overwrite
+    );
+    Failure::about(path.display(), what)
+        .advise("move it away")
+        .into()
+}
+
+fn exists(path: &Path) -> RunError {
+    RunError::Exists {
+        path: path.to_owned(),
+    }
+}
+
 /// Creates the error for a complete object that did not get its name.
-fn commit_error(error: std::io::Error, path: &Path) -> OutputError {
+fn commit_error(error: std::io::Error, path: &Path) -> RunError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         // another program created it meanwhile
-        return OutputError::Exists {
-            path: path.to_owned(),
-        };
+        return exists(path);
     }
     FileError {
         action: FileAction::PutInPlace,
@@ -391,13 +418,15 @@ fn commit_error(error: std::io::Error, path: &Path) -> OutputError {
 }
 
 /// Claims a file for this process: `path` is the user's, `file` is without links.
-fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, OutputError> {
+fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, RunError> {
     let folder = folder_of(file);
     if !folder.is_dir() {
-        return Err(OutputError::NoFolder {
-            path: path.to_owned(),
-            folder: folder.to_owned(),
-        });
+        let (path, folder) = (path.display(), folder.display());
+        let problem = format!("cannot write {path}: folder {folder} does not exist");
+        return Err(Failure::new(problem)
+            .of(path)
+            .advise("create it first")
+            .into());
     }
     refuse_existing(path, file, overwrite)?;
     let name = file.file_name().unwrap_or_default();
@@ -408,32 +437,27 @@ fn claim_file(path: &Path, file: &Path, overwrite: bool) -> Result<WorkFolder, O
 }
 
 /// Refuses folders, and files that must not be replaced.
-fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), OutputError> {
+fn refuse_existing(path: &Path, file: &Path, overwrite: bool) -> Result<(), RunError> {
     if is_url(file) {
         return refuse_existing_object(file, overwrite);
     }
     if file.is_dir() {
-        return Err(OutputError::IsFolder {
-            path: path.to_owned(),
-        });
+        let folder = Failure::about(path.display(), " is a folder");
+        return Err(folder.advise("give a file name").into());
     }
     if file.symlink_metadata().is_ok() && !overwrite {
-        return Err(OutputError::Exists {
-            path: path.to_owned(),
-        });
+        return Err(exists(path));
     }
     Ok(())
 }
 
 /// Refuses an object that must not be replaced. A store allows objects below another object's name.
-fn refuse_existing_object(path: &Path, overwrite: bool) -> Result<(), OutputError> {
+fn refuse_existing_object(path: &Path, overwrite: bool) -> Result<(), RunError> {
     if overwrite {
         return Ok(());
     }
     match storage::file_data(path) {
-        Ok(data) if data.kind == StoredKind::File => Err(OutputError::Exists {
-            path: path.to_owned(),
-        }),
+        Ok(data) if data.kind == StoredKind::File => Err(exists(path)),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Ok(Err(error).with_path(FileAction::Write, path)?)
         }

@@ -99,10 +99,8 @@ fn run_measured(
     trace: &LinkedTrace,
     target: &Target,
 ) -> Result<(ReplayGraph, ReplayRun), RunError> {
-    let graph = etlink_replay::graph_from_trace(trace).map_err(|source| RunError::Replay {
-        path: target.path().to_owned(),
-        source,
-    })?;
+    let graph = etlink_replay::graph_from_trace(trace)
+        .map_err(|cause| RunError::unreadable(target.path().display(), cause))?;
     // unchanged, so this is the critical path of the measured run
     let run = etlink_replay::run_graph(&graph, trace, &ReplaySettings::default());
     Ok((graph, run))

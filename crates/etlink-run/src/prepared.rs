@@ -26,26 +26,3 @@ pub struct FailedRank {
     /// Error of the rank.
     pub message: String,
 }
-
-/// Reason that results cannot be prepared.
-#[derive(Debug, thiserror::Error)]
-pub enum PrepareError {
-    /// No cache can keep the results.
-    #[error("--prepare fills a cache: name its folder with --cache")]
-    NoCache,
-    /// The source is one trace.
-    #[error("--prepare is for the ranks of a folder: leave it out for one trace")]
-    OneTrace,
-    /// The work writes files instead of returning results.
-    #[error("this command has no results per rank to prepare: leave --prepare out")]
-    NoResults,
-    /// One file of all ranks is requested, which no shard can write.
-    #[error("a shard writes files of its ranks: leave --shard out for one file of all ranks")]
-    OneFile,
-    /// The cache cannot be written.
-    #[error("nothing can be prepared: {problem}")]
-    Unusable {
-        /// The first error of the cache.
-        problem: String,
-    },
-}

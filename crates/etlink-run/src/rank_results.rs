@@ -10,13 +10,14 @@
 //! of all ranks there. What it does not find, it computes.
 
 use crate::error::RunError;
-use crate::prepared::{FailedRank, PrepareError, PreparedShard};
+use crate::prepared::{FailedRank, PreparedShard};
 use crate::read_cache::RankKey;
 use crate::run::{RankEntry, RunSet, RunSource};
 use crate::shard::Shard;
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::astra::file;
+use etlink_model::Failure;
 use std::path::PathBuf;
 
 /// Version of the results, increased whenever those of a command change.
@@ -70,8 +71,13 @@ impl RunSet {
         work: &RankJob,
         job: impl Fn(RankEntry<'_>) -> Result<V, RunError> + Sync,
     ) -> Result<PreparedShard, RunError> {
-        let cache = self.options.cache.as_ref().ok_or(PrepareError::NoCache)?;
-        let settings = cache_settings(self, work).ok_or(PrepareError::NoResults)?;
+        let refused = |problem: &str| Failure::new(problem);
+        let cache = self.options.cache.as_ref();
+        let cache = cache
+            .ok_or_else(|| refused("--prepare fills a cache: name its folder with --cache"))?;
+        let settings = cache_settings(self, work).ok_or_else(|| {
+            refused("this command has no results per rank to prepare: leave --prepare out")
+        })?;
         let failed = self.map_ranks(|entry| {
             let made = cached_result(entry, Some(&settings), || job(entry));
             made.err().map(|error| failure(entry, &error))
@@ -79,7 +85,7 @@ impl RunSet {
         // ranks that were cancelled before they began did not fail
         self.options.cancellation.check()?;
         if let Some(problem) = cache.usage().problem {
-            return Err(PrepareError::Unusable { problem }.into());
+            return Err(refused(&format!("nothing can be prepared: {problem}")).into());
         }
         Ok(PreparedShard {
             shard: shard.index(),

@@ -7,13 +7,13 @@
 use crate::Progress;
 use crate::cancel::Cancellation;
 use crate::discover::{self, RankFiles, RunFiles, discover};
-use crate::error::{NoDevice, RunError};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_absence, is_folder};
 use crate::flight;
 use crate::graphs::{self, GraphSet, find_recorded_sets};
 use crate::input::database::database_processes;
-use crate::input::{self, InputError, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext};
 use crate::joined::JoinedRun;
@@ -21,11 +21,11 @@ use crate::listing::listed_runs;
 use crate::measurements::sort_measurements;
 use crate::membership::{Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
+use crate::memory::limit::enough_size;
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
 use crate::overhead::OverheadRemoval;
-use crate::prepared::PrepareError;
 use crate::read_cache::ReadCache;
 use crate::shard::Shard;
 use crate::slice::TraceSlice;
@@ -41,7 +41,7 @@ use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::{DeviceTrace, GlobalRank, KeepEvents, Setting, UnixNs};
+use etlink_model::{DeviceTrace, Failure, GlobalRank, KeepEvents, Setting, UnixNs};
 use etlink_torch::RankSelection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -133,7 +133,7 @@ impl RunSource {
             return Ok(RunSource::from_path(path));
         }
         if is_folder(path) {
-            return Err(RunError::OneTraceOption);
+            return Err(one_trace_option());
         }
         if host.is_none() && database_processes(path)?.len() > 1 {
             // as in a folder, the name of a file states the measured rank
@@ -154,12 +154,12 @@ impl RunSource {
         // an ignored option would process all ranks, or use a wrong rank number
         if self.is_one_rank() {
             if options.ranks.is_some() {
-                return Err(RunError::RanksOfFile {
-                    source_name: self.name(),
-                });
+                let (ranks, name) = (Setting::Ranks, self.name());
+                let problem = format!("{ranks} selects traces in a folder, but {name} is a file");
+                return Err(Failure::new(problem).of(name).into());
             }
         } else if options.rank.is_some() {
-            return Err(RunError::OneTraceOption);
+            return Err(one_trace_option());
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl RunSource {
 }
 
 /// Options for reading and linking the ranks of a run.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct RunOptions {
     /// Number of threads; results do not depend on it. 0: all cores.
     pub threads: usize,
@@ -218,8 +218,8 @@ pub struct RunOptions {
     pub strict: bool,
     /// True to link traces that seem not to belong together, and to include them in the run.
     pub allow_mismatch: bool,
-    /// True to align all times to the first rank's clock.
-    pub align: bool,
+    /// True to keep each rank's times on its own clock instead of the first rank's.
+    pub no_align: bool,
     /// True to refuse written graphs, because only traces have the required data.
     pub traces_only: bool,
     /// Cache of parsed traces; `None` to parse all.
@@ -228,31 +228,6 @@ pub struct RunOptions {
     pub progress: Progress,
     /// Flag that is checked before each rank, and while its files are read.
     pub cancellation: Cancellation,
-}
-
-impl Default for RunOptions {
-    fn default() -> Self {
-        RunOptions {
-            threads: 0,
-            memory: None,
-            rank: None,
-            ranks: None,
-            prepare: None,
-            tensor_deps: TensorEdges::default(),
-            keep: KeepEvents::Graph,
-            work: RankOperation::default(),
-            steps_by: None,
-            slice: None,
-            overhead: None,
-            strict: false,
-            allow_mismatch: false,
-            align: true,
-            traces_only: false,
-            cache: None,
-            progress: Progress::hidden(),
-            cancellation: Cancellation::default(),
-        }
-    }
 }
 
 impl RunOptions {
@@ -386,7 +361,8 @@ impl RunSet {
             run.notes.extend(options.left_out_note(run));
         }
         if options.prepare.is_some() && source.is_one_rank() {
-            return Err(PrepareError::OneTrace.into());
+            let problem = "--prepare is for the ranks of a folder: leave it out for one trace";
+            return Err(Failure::new(problem).into());
         }
         let progress = std::mem::take(&mut options.progress);
         options.progress = progress.with_cancellation(options.cancellation.clone());
@@ -523,12 +499,15 @@ impl RunSet {
 
     /// Creates the error for results of `ranks` ranks that take more memory than available.
     fn too_large(&self, ranks: usize, kept: u64) -> RunError {
-        RunError::RanksTooLarge {
-            source_name: self.source_name(),
-            ranks,
-            needed: self.budget.more_than_there_is(with_base(kept)),
-            limit: self.budget.limit(),
-        }
+        let needed = enough_size(self.budget.more_than_there_is(with_base(kept)));
+        let limit = self.budget.limit();
+        let what = format!(": the results of all {ranks} ranks need about {needed}, but {limit}");
+        let (memory, ranks) = (Setting::Memory, Setting::Ranks);
+        Failure::about(self.source_name(), what)
+            .advise(format!(
+                "allow more with {memory}, or select fewer ranks with {ranks}"
+            ))
+            .into()
     }
 
     /// Sorts the results of the ranks, given in their order, into their runs, and selects the
@@ -605,13 +584,17 @@ impl RunSet {
         let [one, other, ..] = &files[..] else {
             return None;
         };
-        Some(RunError::UnsureRanks {
-            source_name: self.run_title(run),
-            rank,
-            count: files.len(),
-            one: text::file_name(one),
-            other: text::file_name(other),
-        })
+        let what = format!(
+            ": no trace can be used because no rank is certain: {} device traces claim rank {rank} \
+             ({}, {}{})",
+            files.len(),
+            text::file_name(one),
+            text::file_name(other),
+            if files.len() > 2 { ", …" } else { "" }
+        );
+        let remedy = "move the files of one recording into a separate folder outside this one";
+        let unsure = Failure::about(self.run_title(run), what);
+        Some(unsure.advise(remedy).into())
     }
 
     /// Links all ranks and joins each run. Returns one result for each of [`RunSet::runs`].
@@ -622,12 +605,12 @@ impl RunSet {
         let ranks = self.map_ranks(|rank| Some(summarize_rank(rank)));
         let runs = match self.collect_runs(ranks, true) {
             Ok(runs) => runs,
-            Err(error @ RunError::UnsureRanks { .. }) => return vec![Err(error)],
-            // the only other error, which applies to all runs
-            Err(_) => {
+            // applies to all runs
+            Err(RunError::NoRankAsked) => {
                 let runs = self.runs.iter();
                 return runs.map(|_| Err(RunError::NoRankAsked)).collect();
             }
+            Err(error) => return vec![Err(error)],
         };
         let mut joined = vec![];
         for mut run in runs {
@@ -639,7 +622,7 @@ impl RunSet {
             } else {
                 joined.push(Ok(JoinedMembers {
                     notes: self.run_notes(&run),
-                    joined: run.join(self.options.align),
+                    joined: run.join(!self.options.no_align),
                     excluded: run.excluded(),
                 }));
             }
@@ -705,11 +688,10 @@ impl RunSet {
         };
         let (source_name, count) = (self.source_name(), self.runs.len());
         if let Some(prefix) = &first.prefix {
-            return RunError::SeveralWrittenRuns {
-                source_name,
-                count,
-                folder: prefix.parent().unwrap_or(Path::new(".")).to_owned(),
-            };
+            let folder = prefix.parent().unwrap_or(Path::new(".")).display();
+            let what = format!(" has written graphs of {count} runs");
+            let remedy = format!("give the folder of one of them, such as {folder}");
+            return Failure::about(source_name, what).advise(remedy).into();
         }
         let folder = Path::new(&source_name);
         // a folder includes the runs below it, so only runs without others can be given alone
@@ -730,13 +712,17 @@ impl RunSet {
                 folder.join(&run.folder)
             }
         });
-        RunError::SeveralRuns {
-            one,
-            other,
-            is_nested,
-            source_name,
-            count,
-        }
+        let (one, other) = (one.display(), other.display());
+        let remedy = if is_nested {
+            format!(
+                "give {other}. For the traces in {one} itself, move the folders of other runs \
+                 elsewhere"
+            )
+        } else {
+            format!("give one of them, such as {one} or {other}")
+        };
+        let what = format!(" has {count} runs, each in its own folder");
+        Failure::about(source_name, what).advise(remedy).into()
     }
 
     /// Returns the folder or the files, for messages.
@@ -1022,13 +1008,15 @@ impl<'s> RankEntry<'s> {
                     | InputKind::TextWorkload
             );
         if (is_unknown || is_beside) && is_file {
-            return Err(input.refuse_kind(WantedTrace::Times).into());
+            return Err(input.refuse_kind(WantedTrace::Times));
         }
         if input.kind.is_device_trace() && is_file {
             return self.link_opened(OpenedTrace::File(input), progress);
         }
         if input.kind == InputKind::HostTrace {
-            return Err(InputError::HostAlone { name: input.name }.into());
+            let what = " is a host trace, which has no times";
+            let remedy = "give it as --host together with the device trace of the same rank";
+            return Err(Failure::about(input.name, what).advise(remedy).into());
         }
         let name = input.name.clone();
         let (graph, unread) = if input.kind == InputKind::EtPlus {
@@ -1038,29 +1026,30 @@ impl<'s> RankEntry<'s> {
                 }
                 // their times are by another clock than in recordings, so that this rank or the
                 // others would seem to be of another run
-                MergedContent::Nodes {
-                    unread: Some(source),
-                    ..
-                } if !self.is_alone() => return Err(RunError::Recording { name, source }),
-                MergedContent::Nodes { graph, unread } => match graph.damage() {
-                    Some(damage) if !self.is_alone() => {
-                        return Err(RunError::DamagedMerged { name, damage });
-                    }
-                    _ => (*graph, unread),
-                },
+                MergedContent::Nodes { graph, unread }
+                    if !self.is_alone() && (unread.is_some() || graph.damage().is_some()) =>
+                {
+                    return Err(merged::without_traces(name, &graph, unread));
+                }
+                MergedContent::Nodes { graph, unread } => (*graph, unread),
             }
         } else {
             match read::read(input.content) {
                 Ok(graph) => (graph, None),
-                Err(source) => return Err(RunError::WrittenGraph { name, source }),
+                Err(cause) => return Err(RunError::unreadable(name, cause)),
             }
         };
         if graph.is_empty() {
             let damage = graph.damage();
-            return Err(RunError::NoNodes { name, damage });
+            let damage = damage.map_or(String::new(), |damage| format!(", {damage}"));
+            let empty = Failure::about(name, format!(": the graph has no nodes{damage}"));
+            return Err(empty.advise("see `etlink check`").into());
         }
         if let Some(slice) = options.slice {
-            return Err(RunError::SliceOfGraph { name, slice });
+            let problem =
+                format!("{name}: {slice} applies to recordings, but this is a written graph");
+            let failure = Failure::new(problem).advise("give the traces it was made from");
+            return Err(failure.into());
         }
         // graphs of other programs do not state their rank; simulators rely on names
         let own = graphs::prefix_and_rank(path).map(|(_, rank)| rank);
@@ -1348,7 +1337,9 @@ fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, Run
         RunSource::Files(paths) => {
             let runs = discover::sort_out_files(paths.clone())?;
             if runs.is_empty() {
-                return Err(RunError::NoTraceFiles { files: paths.len() });
+                let files = paths.len();
+                let problem = format!("none of the {files} files is a host or device trace");
+                return Err(Failure::new(problem).into());
             }
             Ok(runs)
         }
@@ -1361,7 +1352,8 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
         .paths()
         .filter(|path| path.as_path() == Path::new("-"));
     if from_stdin.count() > 1 {
-        return Err(RunError::SeveralFromStdin);
+        let problem = "only one of --host, the device trace and --capture can be standard input";
+        return Err(Failure::new(problem).into());
     }
     let RankTraces {
         host,
@@ -1380,8 +1372,9 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
 
 /// Finds a run that is one of several cycles in a folder.
 fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
-    let no_folder = || RunError::NotAFolder {
-        path: path.to_owned(),
+    let no_folder = || {
+        let failure = Failure::about(path.display(), " is not a folder");
+        RunError::from(failure.advise("give the folder with the traces of all ranks"))
     };
     let Some(parent) = discover::cycle_folder(path) else {
         return match std::fs::metadata(path) {
@@ -1446,15 +1439,13 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
                 });
             }
             if let Some(error) = unexported.into_error() {
-                return Err(error.into());
+                return Err(error);
             }
-            return Err(RunError::NoTraces {
-                folder: folder.to_owned(),
-            });
+            let what = ": the folder has no host or device traces (names such as \
+                        torch_et_0.json.gz and kineto_trace_0.json.gz)";
+            return Err(Failure::about(folder.display(), what).into());
         }
-        return Err(RunError::OnlyWrittenGraphs {
-            source_name: input::display_name(folder),
-        });
+        return Err(only_graphs(input::display_name(folder)));
     }
     let mut runs = vec![];
     for (at, set) in sets.iter().enumerate() {
@@ -1525,15 +1516,29 @@ fn is_merged_rank(run: &RunFiles, device: &Path) -> bool {
 
 /// Creates the error for a rank without a device trace.
 pub fn no_device(files: &RankFiles) -> RunError {
+    let why = match files.rank {
+        _ if files.is_device_unsure => "which device trace belongs to it is unclear, see the notes",
+        Some(_) => "no device trace of the same rank is next to it",
+        None => "its rank is unknown: name it such as `torch_et_0`",
+    };
     let host = files.host.as_deref().unwrap_or(Path::new("?"));
-    RunError::NoDeviceTrace {
-        host: host.to_owned(),
-        why: match files.rank {
-            _ if files.is_device_unsure => NoDevice::Unsure,
-            Some(_) => NoDevice::Missing,
-            None => NoDevice::UnknownRank,
-        },
-    }
+    let what = format!(": a host trace has no times, so it cannot be linked alone; {why}");
+    Failure::about(host.display(), what).into()
+}
+
+/// Creates the error for a source with written graphs if traces are needed.
+pub(crate) fn only_graphs(source_name: String) -> RunError {
+    let what = " has no host or device traces, only graphs that etlink wrote";
+    let remedy = "give the folder of the traces. `etlink replay`, `analyze`, `report` and `check` \
+                  take graphs";
+    Failure::about(source_name, what).advise(remedy).into()
+}
+
+/// Creates the error for a folder with options of a single trace.
+fn one_trace_option() -> RunError {
+    let problem = "--host, --metrics and --rank apply to a single trace; in a folder, file names \
+                   tell which files belong together";
+    Failure::new(problem).into()
 }
 
 /// Returns the summary of a rank; `None` if the rank is uncertain, in which case its files are not

@@ -55,7 +55,7 @@ pub fn is_of_no_run(note: &str) -> bool {
 }
 
 /// The traces of one folder.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunFiles {
     /// Folder, relative to the root of the search.
     pub folder: PathBuf,
@@ -98,15 +98,7 @@ impl RunFiles {
     pub(crate) fn empty(folder: PathBuf) -> RunFiles {
         RunFiles {
             folder,
-            ranks: vec![],
-            layout: None,
-            notes: vec![],
-            unused: vec![],
-            measurements: vec![],
-            prefix: None,
-            are_apart: false,
-            part: None,
-            has_unreadable: false,
+            ..RunFiles::default()
         }
     }
 
@@ -130,16 +122,8 @@ impl RunFiles {
             ..RankFiles::default()
         };
         RunFiles {
-            folder: PathBuf::new(),
             ranks: vec![rank],
-            layout: None,
-            notes: vec![],
-            unused: vec![],
-            measurements: vec![],
-            prefix: None,
-            are_apart: false,
-            part: None,
-            has_unreadable: false,
+            ..RunFiles::default()
         }
     }
 
@@ -165,14 +149,8 @@ impl RunFiles {
         RunFiles {
             folder: folder.to_owned(),
             ranks,
-            layout: None,
-            notes: vec![],
-            unused: vec![],
-            measurements: vec![],
             prefix: Some(set.prefix.clone()),
-            are_apart: false,
-            part: None,
-            has_unreadable: false,
+            ..RunFiles::default()
         }
     }
 

@@ -15,6 +15,12 @@ pub struct Shard {
     count: NonZeroU32,
 }
 
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard::WHOLE
+    }
+}
+
 impl Shard {
     /// The shard of all ranks.
     pub const WHOLE: Shard = Shard {

@@ -9,14 +9,16 @@ use crate::joined::JoinedRun;
 use crate::membership::Excluded;
 use crate::storage::{self, StoredKind};
 use etlink_chakra::convert::GroupRanks;
-use etlink_chakra::read::{self, ChakraGraph, ChakraReadError};
+use etlink_chakra::read::{self, ChakraGraph};
 use etlink_chakra::simulated::{
-    AstraLog, AstraLogReader, GraphComms, MeasuredRun, SimulatedError, SimulatedRun,
-    SimulationReport, compare_simulation,
+    AstraLog, AstraLogReader, GraphComms, MeasuredRun, SimulatedRun, SimulationReport,
+    compare_simulation,
 };
 use etlink_link::ranks::rank_list;
+use etlink_model::Failure;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -27,113 +29,6 @@ const LOG_FOLDER: &str = "log";
 /// Number of earlier log files that ASTRA-sim keeps.
 // `Logging.cc`: `rotating_file_sink_mt(…, 1024 * 1024 * 10, 10)`
 const LOG_PARTS: usize = 10;
-
-/// Error of reading a simulation.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SimulationError {
-    /// A file cannot be read.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// A folder has no log.
-    #[error(
-        "{}: the folder has no log.log or log/log.log; run the simulator in this folder, or \
-         give its log file",
-        folder.display()
-    )]
-    NoLog {
-        /// Path of the folder.
-        folder: PathBuf,
-    },
-    /// A file is not a log of a simulator.
-    #[error("{}: {what}; give the output of ASTRA-sim, or its log/log.log", path.display())]
-    NotALog {
-        /// Path of the file.
-        path: PathBuf,
-        /// Content of the file.
-        what: &'static str,
-    },
-    /// The simulation ended before any rank had finished.
-    #[error("{}: no rank finished: {why}", path.display())]
-    NothingSimulated {
-        /// Path of the log.
-        path: PathBuf,
-        /// Reason given by the simulator.
-        why: String,
-    },
-    /// The simulated graphs cannot be found.
-    #[error(
-        "{}: no graphs <name>.<rank>.et next to the log or in the folder above it; give the \
-         simulated folder with --graphs",
-        path.display()
-    )]
-    NoGraphs {
-        /// Path of the log.
-        path: PathBuf,
-    },
-    /// A folder has several runs of graphs.
-    #[error(
-        "{}: the folder has graphs of {runs} runs; give a folder with one run with --graphs",
-        folder.display()
-    )]
-    SeveralRuns {
-        /// Path of the folder.
-        folder: PathBuf,
-        /// Number of runs.
-        runs: usize,
-    },
-    /// The log and the graphs have different ranks.
-    #[error(
-        "{}: the log has {logged}, but {} has {written}; give the simulated folder with \
-         --graphs",
-        path.display(),
-        graphs.display()
-    )]
-    OtherRanks {
-        /// Path of the log.
-        path: PathBuf,
-        /// Prefix of the graphs' names.
-        graphs: PathBuf,
-        /// Ranks in the log.
-        logged: String,
-        /// Ranks of the graphs.
-        written: String,
-    },
-    /// The log belongs to other graphs.
-    #[error(
-        "{}: {difference}: the log is not from the graphs {}; give the simulated folder \
-         with --graphs",
-        path.display(),
-        graphs.display()
-    )]
-    OtherGraphs {
-        /// Path of the log.
-        path: PathBuf,
-        /// Prefix of the graphs' names.
-        graphs: PathBuf,
-        /// First difference.
-        difference: SimulatedError,
-    },
-    /// The recording is of another run than the graphs.
-    #[error(
-        "{}: {why}; give the recording of these graphs with --against",
-        against.display()
-    )]
-    OtherRecording {
-        /// Path of the recording.
-        against: PathBuf,
-        /// Description of the mismatch.
-        why: String,
-    },
-    /// A graph cannot be read.
-    #[error("{}", path.display())]
-    Graph {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the reader.
-        source: ChakraReadError,
-    },
-}
 
 /// Result of reading a simulation.
 #[derive(Clone, Debug, Serialize)]
@@ -170,7 +65,7 @@ impl SimulationFiles {
     ///
     /// # Errors
     /// Fails if the log or the graphs cannot be found.
-    pub fn find(source: &Path, graphs: Option<&Path>) -> Result<SimulationFiles, SimulationError> {
+    pub fn find(source: &Path, graphs: Option<&Path>) -> Result<SimulationFiles, RunError> {
         let log = find_log(source)?;
         let graphs = match graphs {
             Some(folder) => only_run(folder, find_graph_sets(folder)?)?,
@@ -188,7 +83,7 @@ impl SimulationFiles {
         self,
         recording: Option<(&Path, &JoinedRun)>,
         timeline: bool,
-    ) -> Result<SimulationResult, SimulationError> {
+    ) -> Result<SimulationResult, RunError> {
         let log = read_log(&self.log)?;
         self.check_ranks(&log)?;
         let measured = match recording {
@@ -206,10 +101,10 @@ impl SimulationFiles {
                 notes.push(format!("{}: {damage}", path.display()));
             }
             let comms = GraphComms::new(*rank, &graph, &groups, &log, timeline);
-            ranks.push(comms.map_err(|difference| SimulationError::OtherGraphs {
-                path: self.log.clone(),
-                graphs: self.graphs.prefix.clone(),
-                difference,
+            ranks.push(comms.map_err(|difference| {
+                let graphs = self.graphs.prefix.display();
+                let what = format!(": {difference}: the log is not from the graphs {graphs}");
+                give_graphs(&self.log, what)
             })?);
         }
         let run = SimulatedRun::new(ranks);
@@ -246,11 +141,7 @@ impl SimulationFiles {
     }
 
     /// Returns the measured run; refuses one with ranks that were not simulated.
-    fn measured_run(
-        &self,
-        against: &Path,
-        joined: &JoinedRun,
-    ) -> Result<MeasuredRun, SimulationError> {
+    fn measured_run(&self, against: &Path, joined: &JoinedRun) -> Result<MeasuredRun, RunError> {
         let measured = MeasuredRun::new(&joined.summaries, &joined.matches, &joined.clocks);
         let graphs = &self.graphs.ranks;
         if measured
@@ -260,28 +151,27 @@ impl SimulationFiles {
         {
             return Ok(measured);
         }
-        Err(SimulationError::OtherRecording {
-            against: against.to_owned(),
-            why: format!(
-                "the recording has {}, but the simulation has {}",
-                ranks_text(measured.windows.keys()),
-                ranks_text(graphs.keys())
-            ),
-        })
+        let what = format!(
+            ": the recording has {}, but the simulation has {}",
+            ranks_text(measured.windows.keys()),
+            ranks_text(graphs.keys())
+        );
+        Err(other_recording(against, what))
     }
 
-    fn check_ranks(&self, log: &AstraLog) -> Result<(), SimulationError> {
+    fn check_ranks(&self, log: &AstraLog) -> Result<(), RunError> {
         // Ranks missing in the log did not finish.
         let is_known = |rank: &i64| self.graphs.ranks.contains_key(rank);
         if log.ranks.keys().all(is_known) {
             return Ok(());
         }
-        Err(SimulationError::OtherRanks {
-            path: self.log.clone(),
-            graphs: self.graphs.prefix.clone(),
-            logged: ranks_text(log.ranks.keys()),
-            written: ranks_text(self.graphs.ranks.keys()),
-        })
+        let what = format!(
+            ": the log has {}, but {} has {}",
+            ranks_text(log.ranks.keys()),
+            self.graphs.prefix.display(),
+            ranks_text(self.graphs.ranks.keys())
+        );
+        Err(give_graphs(&self.log, what))
     }
 }
 
@@ -291,15 +181,20 @@ fn ranks_text<'r>(ranks: impl Iterator<Item = &'r i64>) -> String {
 }
 
 /// Returns the given log, or the log in a folder in which the simulator ran.
-fn find_log(source: &Path) -> Result<PathBuf, SimulationError> {
+fn find_log(source: &Path) -> Result<PathBuf, RunError> {
     let found = storage::file_data(source).with_path(FileAction::Open, source);
-    if found.map_err(RunError::from)?.kind != StoredKind::Folder {
+    if found?.kind != StoredKind::Folder {
         return Ok(source.to_owned());
     }
     let places = [source.join(LOG), source.join(LOG_FOLDER).join(LOG)];
     let mut found = places.into_iter().filter(|path| may_be_file(path));
-    found.next().ok_or_else(|| SimulationError::NoLog {
-        folder: source.to_owned(),
+    found.next().ok_or_else(|| {
+        let none = Failure::about(
+            source.display(),
+            ": the folder has no log.log or log/log.log",
+        );
+        let remedy = "run the simulator in this folder, or give its log file";
+        none.advise(remedy).into()
     })
 }
 
@@ -315,36 +210,33 @@ fn log_parts(log: &Path) -> Vec<PathBuf> {
     parts
 }
 
-fn read_log(path: &Path) -> Result<AstraLog, SimulationError> {
+fn read_log(path: &Path) -> Result<AstraLog, RunError> {
     let mut reader = AstraLogReader::default();
     for part in log_parts(path) {
-        let source = input::open_any(&part).map_err(RunError::from)?;
+        let source = input::open_any(&part)?;
         let read = reader.read(BufReader::with_capacity(1 << 16, source));
-        read.with_path(FileAction::Read, &part)
-            .map_err(RunError::from)?;
+        read.with_path(FileAction::Read, &part)?;
     }
     let log = reader.finish();
     if log.known_lines == 0 {
-        return Err(SimulationError::NotALog {
-            path: path.to_owned(),
-            what: match log.lines {
-                0 => "the log is empty",
-                _ => "the file is not an ASTRA-sim log",
-            },
-        });
+        let what = match log.lines {
+            0 => ": the log is empty",
+            _ => ": the file is not an ASTRA-sim log",
+        };
+        let remedy = "give the output of ASTRA-sim, or its log/log.log";
+        return Err(Failure::about(path.display(), what).advise(remedy).into());
     }
     let finished = log.ranks.values().any(|rank| rank.finished_ns.is_some());
     let has_nodes = log.ranks.values().any(|rank| !rank.nodes.is_empty());
     if finished || has_nodes {
         return Ok(log);
     }
-    Err(SimulationError::NothingSimulated {
-        path: path.to_owned(),
-        why: match log.critical.first() {
-            Some(message) => format!("the simulator says `{message}`"),
-            None => "the log is truncated, or the simulator was stopped; let it finish".to_owned(),
-        },
-    })
+    let why = match log.critical.first() {
+        Some(message) => format!("the simulator says `{message}`"),
+        None => "the log is truncated, or the simulator was stopped; let it finish".to_owned(),
+    };
+    let what = format!(": no rank finished: {why}");
+    Err(Failure::about(path.display(), what).into())
 }
 
 fn log_notes(log: &AstraLog) -> Vec<String> {
@@ -402,7 +294,7 @@ fn report_notes(report: &SimulationReport) -> Vec<String> {
 }
 
 /// Finds the graphs in the folder of a log, or in the folder above it.
-fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
+fn graphs_near(log: &Path) -> Result<GraphSet, RunError> {
     let folder = match log.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -413,9 +305,7 @@ fn graphs_near(log: &Path) -> Result<GraphSet, SimulationError> {
             return only_run(&folder, sets);
         }
     }
-    Err(SimulationError::NoGraphs {
-        path: log.to_owned(),
-    })
+    Err(no_graphs(log))
 }
 
 /// Returns the runs of `.et` files in a folder, without its subfolders.
@@ -445,21 +335,24 @@ fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
         .collect())
 }
 
-fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, SimulationError> {
-    let (runs, folder) = (sets.len(), folder.to_owned());
+fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, RunError> {
+    let runs = sets.len();
     match sets.pop() {
         Some(set) if runs == 1 => Ok(set),
-        Some(_) => Err(SimulationError::SeveralRuns { folder, runs }),
-        None => Err(SimulationError::NoGraphs { path: folder }),
+        Some(_) => {
+            let what = format!(": the folder has graphs of {runs} runs");
+            let several = Failure::about(folder.display(), what);
+            Err(several
+                .advise("give a folder with one run with --graphs")
+                .into())
+        }
+        None => Err(no_graphs(folder)),
     }
 }
 
-fn read_graph(path: &Path) -> Result<ChakraGraph, SimulationError> {
-    let source = input::open_any(path).map_err(RunError::from)?;
-    read::read(source).map_err(|source| SimulationError::Graph {
-        path: path.to_owned(),
-        source,
-    })
+fn read_graph(path: &Path) -> Result<ChakraGraph, RunError> {
+    let source = input::open_any(path)?;
+    read::read(source).map_err(|cause| RunError::unreadable(path.display(), cause))
 }
 
 /// Refuses a recording whose ranks communicate if the simulation has none of their communications.
@@ -467,13 +360,32 @@ fn refuse_strangers(
     against: &Path,
     joined: &JoinedRun,
     report: &SimulationReport,
-) -> Result<(), SimulationError> {
+) -> Result<(), RunError> {
     let simulated = report.communications.len() as u64;
     if simulated == 0 || report.unpaired < simulated || joined.matches.matches.is_empty() {
         return Ok(());
     }
-    Err(SimulationError::OtherRecording {
-        against: against.to_owned(),
-        why: format!("none of the {simulated} simulated communications is in the recording"),
-    })
+    let what = format!(": none of the {simulated} simulated communications is in the recording");
+    Err(other_recording(against, what))
+}
+
+/// Creates the error for a log or folder whose graphs are not near it.
+fn no_graphs(path: &Path) -> RunError {
+    let what = ": no graphs <name>.<rank>.et next to the log or in the folder above it";
+    give_graphs(path, what)
+}
+
+/// Creates an error that other graphs resolve.
+fn give_graphs(path: &Path, what: impl Display) -> RunError {
+    let failure = Failure::about(path.display(), what);
+    failure
+        .advise("give the simulated folder with --graphs")
+        .into()
+}
+
+/// Creates the error for a recording of another run than the graphs.
+fn other_recording(against: &Path, what: String) -> RunError {
+    let failure = Failure::about(against.display(), what);
+    let remedy = "give the recording of these graphs with --against";
+    failure.advise(remedy).into()
 }

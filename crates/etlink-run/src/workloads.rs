@@ -9,7 +9,7 @@ use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_merged};
 use crate::input;
 use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
-use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::output::{FileSet, OutputFormat, is_input};
 use crate::storage;
 use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::{
@@ -18,87 +18,15 @@ use etlink_chakra::astra::{
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
-use etlink_chakra::messages::{ChakraMessages, Losses, MessageError};
+use etlink_chakra::messages::{ChakraMessages, MessageError};
 use etlink_chakra::read::{self, ChakraReadError};
+use etlink_model::Failure;
 use etlink_workload::WorkloadSet;
-use etlink_workload::generate::{TransformerError, WorkloadPattern, WorkloadSizes, generate};
-use etlink_workload::scale::{ScaleError, ScaleOptions, scale};
+use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
+use etlink_workload::scale::{ScaleOptions, scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-/// Error of making a run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkloadError {
-    /// A file cannot be read or written.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// The parameters contradict each other.
-    #[error(transparent)]
-    Pattern(#[from] TransformerError),
-    /// The run cannot be scaled.
-    #[error(transparent)]
-    Scale(#[from] ScaleError),
-    /// A file of the run prevents scaling.
-    #[error("{}", path.display())]
-    ScaledNode {
-        /// Path of the file.
-        path: PathBuf,
-        /// Node and reason.
-        source: Box<ScaleError>,
-    },
-    /// The source is a file instead of a folder.
-    #[error(
-        "{} is a file; give the folder with the graphs of all ranks, as written by `etlink merge`",
-        path.display()
-    )]
-    IsFile {
-        /// Path of the file.
-        path: PathBuf,
-    },
-    /// The folder does not contain exactly one run.
-    #[error("{}", not_one_run(folder, *runs))]
-    NotOneRun {
-        /// Path of the folder.
-        folder: PathBuf,
-        /// Number of runs in the folder.
-        runs: usize,
-    },
-    /// Some ranks are merged JSON, whose nodes are not the nodes of a `.et`.
-    #[error(
-        "{} is merged JSON (ET+), but scale needs .et files; make them with `etlink merge`",
-        path.display()
-    )]
-    Merged {
-        /// Path of the first such file.
-        path: PathBuf,
-    },
-    /// A file is not a graph.
-    #[error("{}", path.display())]
-    Graph {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the reader.
-        source: ChakraReadError,
-    },
-    /// A file of the source is damaged.
-    #[error("{}: {what}; a damaged run is not used", path.display())]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// Description of the loss.
-        what: &'static str,
-    },
-    /// The result has faults, like its source.
-    #[error("nothing was written: the generated run has faults ({faults}); {remedy}")]
-    Faults {
-        /// Violated rules, with their messages.
-        faults: String,
-        /// Remedy for the user.
-        remedy: &'static str,
-    },
-}
 
 /// Report of a run that was made.
 #[derive(Clone, Debug, Serialize)]
@@ -132,8 +60,8 @@ pub fn generate_run(
     sizes: &WorkloadSizes,
     folder: &Path,
     overwrite: bool,
-) -> Result<WorkloadReport, WorkloadError> {
-    let set = generate(pattern, sizes)?;
+) -> Result<WorkloadReport, RunError> {
+    let set = generate(pattern, sizes).map_err(|error| Failure::new(error.to_string()))?;
     let generated = Configurations {
         origin: NetworkOrigin::Example,
         source: WorkloadSource::Generated,
@@ -152,24 +80,23 @@ pub fn scale_run(
     options: &ScaleOptions,
     folder: &Path,
     overwrite: bool,
-) -> Result<WorkloadReport, WorkloadError> {
+) -> Result<WorkloadReport, RunError> {
     if !is_folder(source) && storage::is_file(source) {
-        return Err(WorkloadError::IsFile {
-            path: source.to_owned(),
-        });
+        let file = Failure::about(source.display(), " is a file");
+        let remedy = "give the folder with the graphs of all ranks, as written by `etlink merge`";
+        return Err(file.advise(remedy).into());
     }
     let mut sets = find_graph_sets(source)?;
     let runs = sets.len();
     let (Some(found), 1) = (sets.pop(), runs) else {
-        return Err(WorkloadError::NotOneRun {
-            folder: source.to_owned(),
-            runs,
-        });
+        return Err(not_one_run(source, runs).into());
     };
     let passed_by = found.passed_by_note();
     let GraphSet { prefix, ranks, .. } = found;
     if let Some(path) = ranks.values().find(|path| is_merged(path)) {
-        return Err(WorkloadError::Merged { path: path.clone() });
+        let what = " is merged JSON (ET+), but scale needs .et files";
+        let merged = Failure::about(path.display(), what);
+        return Err(merged.advise("make them with `etlink merge`").into());
     }
     let groups: GroupList = groups_beside(&prefix)?.unwrap_or_default();
     let mut graphs = BTreeMap::new();
@@ -178,18 +105,15 @@ pub fn scale_run(
             graphs.insert(rank, read_rank(path)?);
         }
     }
-    let set = scale(&graphs, &groups, options).map_err(|source| {
-        let path = source.rank().and_then(|rank| ranks.get(&i64::from(rank)));
+    let set = scale(&graphs, &groups, options).map_err(|error| {
+        let path = error.rank().and_then(|rank| ranks.get(&i64::from(rank)));
         match path {
-            Some(path) => WorkloadError::ScaledNode {
-                path: path.clone(),
-                source: Box::new(source),
-            },
-            None => WorkloadError::Scale(source),
+            Some(path) => Failure::unreadable(path.display(), error),
+            None => Failure::new(error.to_string()),
         }
     })?;
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
-    refuse_source(folder, &prefix).map_err(RunError::from)?;
+    refuse_source(folder, &prefix)?;
     let network = network_beside(&prefix, options.ranks)?;
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
     report.notes.extend(passed_by);
@@ -197,12 +121,14 @@ pub fn scale_run(
     Ok(report)
 }
 
-fn not_one_run(folder: &Path, runs: usize) -> String {
+fn not_one_run(folder: &Path, runs: usize) -> Failure {
     let folder = folder.display();
     match runs {
-        0 => format!("{folder} has no written graphs; make them with `etlink merge TRACES -o DIR`"),
+        0 => Failure::about(folder, " has no written graphs")
+            .advise("make them with `etlink merge TRACES -o DIR`"),
         several => {
-            format!("{folder} has written graphs of {several} runs; give the folder of one run")
+            let what = format!(" has written graphs of {several} runs");
+            Failure::about(folder, what).advise("give the folder of one run")
         }
     }
 }
@@ -230,12 +156,10 @@ fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
 }
 
 /// Refuses to write into the source folder, so that the run is not lost to its copies.
-fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), OutputError> {
+fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), RunError> {
     let source = prefix.parent().unwrap_or(prefix);
     match (folder.canonicalize(), source.canonicalize()) {
-        (Ok(output), Ok(input)) if output == input => Err(OutputError::IsInput {
-            path: source.to_owned(),
-        }),
+        (Ok(output), Ok(input)) if output == input => Err(is_input(source)),
         _ => Ok(()),
     }
 }
@@ -289,22 +213,19 @@ fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
     Ok(Some(text))
 }
 
-fn read_rank(path: &Path) -> Result<ChakraMessages, WorkloadError> {
-    let source = input::open_any(path).map_err(RunError::from)?;
-    let read: Result<(ChakraMessages, Losses), MessageError> = ChakraMessages::read(source);
-    let path = path.to_owned();
-    match read {
-        Ok((graph, losses)) => match losses.iter().next() {
-            None => Ok(graph),
-            Some((kind, _)) => Err(WorkloadError::Damaged {
-                path,
-                what: kind.describe(),
-            }),
-        },
-        Err(MessageError::Read(source)) => Err(WorkloadError::Graph { path, source }),
-        Err(MessageError::Sink(source)) => {
-            let source = ChakraReadError::Io { offset: 0, source };
-            Err(WorkloadError::Graph { path, source })
+fn read_rank(path: &Path) -> Result<ChakraMessages, RunError> {
+    let (graph, losses) = ChakraMessages::read(input::open_any(path)?).map_err(|error| {
+        let cause = match error {
+            MessageError::Read(cause) => cause,
+            MessageError::Sink(source) => ChakraReadError::Io { offset: 0, source },
+        };
+        RunError::unreadable(path.display(), cause)
+    })?;
+    match losses.iter().next() {
+        None => Ok(graph),
+        Some((kind, _)) => {
+            let what = format!(": {}; a damaged run is not used", kind.describe());
+            Err(Failure::about(path.display(), what).into())
         }
     }
 }
@@ -316,7 +237,7 @@ fn write_set(
     network: Configurations,
     folder: &Path,
     overwrite: bool,
-) -> Result<WorkloadReport, WorkloadError> {
+) -> Result<WorkloadReport, RunError> {
     let made = MadeRun {
         folder,
         name,
@@ -336,7 +257,7 @@ fn write_files(
     network: Configurations,
     folder: &Path,
     files: &FileSet,
-) -> Result<WorkloadReport, WorkloadError> {
+) -> Result<WorkloadReport, RunError> {
     let mut report = WorkloadReport {
         folder: folder.to_owned(),
         name: name.to_owned(),
@@ -358,10 +279,8 @@ fn write_files(
     for (rank, graph) in (0..).zip(&set.ranks) {
         let bytes = graph.to_et();
         let path = folder.join(format!("{name}.{rank}.et"));
-        let written = read::read(bytes.as_slice()).map_err(|source| WorkloadError::Graph {
-            path: path.clone(),
-            source,
-        })?;
+        let written = read::read(bytes.as_slice())
+            .map_err(|cause| RunError::unreadable(path.display(), cause))?;
         report.findings.extend(check(&written));
         ranks.push(RankNodes::from_graph(rank, &written));
         report.nodes += graph.nodes.len() as u64;
@@ -382,7 +301,7 @@ fn write_files(
     Ok(report)
 }
 
-fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), WorkloadError> {
+fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), RunError> {
     let errors = findings
         .iter()
         .filter(|finding| finding.severity == Severity::Error);
@@ -399,7 +318,8 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Wor
         WorkloadSource::Generated => "give another --size, or more --ranks",
         _ => "see `etlink check` for the source",
     };
-    Err(WorkloadError::Faults { faults, remedy })
+    let problem = format!("nothing was written: the generated run has faults ({faults})");
+    Err(Failure::new(problem).advise(remedy).into())
 }
 
 /// Writes the files that ASTRA-sim needs next to the ranks: groups, and initial configurations.

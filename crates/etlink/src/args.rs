@@ -5,9 +5,10 @@ mod completions;
 mod convert;
 mod diff;
 mod findings;
-mod format;
 mod generate;
 mod groups;
+mod names;
+mod ops;
 mod record;
 mod replay;
 mod report;
@@ -21,12 +22,12 @@ pub use completions::CompletionsArgs;
 pub use convert::ConvertArgs;
 pub use diff::DiffArgs;
 pub use findings::FindingsArgs;
-pub use format::FormatName;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
-    ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs,
+    ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs, TensorArgs,
 };
+pub use ops::OpsArgs;
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;
@@ -37,8 +38,12 @@ pub use trigger::TriggerArgs;
 
 use crate::notes::Verbosity;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use etlink_chakra::{AttributeSet, LatencyMode};
+use etlink_link::TensorEdges;
 use etlink_run::job::ChakraOptions;
+use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::shard::Shard;
+use names::one_of;
 use std::path::PathBuf;
 
 /// Links PyTorch host traces (execution traces) and device traces (Kineto) into dependency graphs
@@ -90,6 +95,8 @@ pub enum EtlinkCommand {
     Ranks(RanksArgs),
     /// Print the profiler's own table, key_averages(), from a recorded trace
     Top(TopArgs),
+    /// List ops by shapes: device time, operations, bytes, share of the device's peak rates
+    Ops(OpsArgs),
     /// Compare two runs: step time, classes, ops, kernels; fail by rules
     Diff(DiffArgs),
     /// Report where device time goes, why devices are idle, kernels, memory
@@ -209,12 +216,12 @@ pub struct MergeArgs {
     /// Compress each `.et` with `zstd` or `gzip`; etlink reads these files, ASTRA-sim does not
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of(names::PACKINGS),
         value_name = "HOW",
         hide_possible_values = true,
         conflicts_with = "simulator"
     )]
-    pub pack: Option<PackName>,
+    pub pack: Option<Packing>,
     /// Join all ranks, but write only the files of every Nth rank from the Kth on, such as 3/64
     ///
     /// Ranks count from 0. Part 0 also writes the files of the whole run. Each machine writes a part;
@@ -258,15 +265,15 @@ pub struct RanksArgs {
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Output format [default: by the output's extension]
-    #[arg(long, value_enum)]
-    pub format: Option<FormatName>,
+    #[arg(long, value_parser = one_of(names::OUTPUT_FORMATS))]
+    pub format: Option<OutputFormat>,
     /// Treatment of launch and wait times in a `.et`: `fold`, `node` or `drop` [default: fold]
     ///
     /// `fold` adds them to the duration of the waiting node; `node` writes nodes of their own; `drop`
     /// leaves them out.
-    #[arg(long, value_enum, hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(names::LATENCIES), hide_possible_values = true)]
     // no default of clap's: only what was typed can be refused where it does not apply
-    pub latency: Option<Latency>,
+    pub latency: Option<LatencyMode>,
     /// Write the latency of each dependency and the slack of each node to a `.et`
     ///
     /// The lists `ctrl_latency_ns` and `data_latency_ns` belong to `ctrl_deps` and `data_deps`.
@@ -274,20 +281,15 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with = "no_gaps")]
     pub dep_latencies: bool,
     /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: full]
-    #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
-    pub attrs: Option<Attributes>,
-    /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`
-    ///
-    /// `raw` is read after write; `all` also has write after read and write after write. They come
-    /// from the tensors of the host trace.
     #[arg(
         long,
-        value_enum,
-        value_name = "WHICH",
-        default_value_t,
+        value_parser = one_of(names::ATTRIBUTES),
+        value_name = "SET",
         hide_possible_values = true
     )]
-    pub tensor_deps: TensorDeps,
+    pub attrs: Option<AttributeSet>,
+    #[command(flatten)]
+    pub tensors: TensorArgs,
     /// Leave host gaps (Python, data loading) out of a `.et`, as if they took no time
     #[arg(long)]
     pub no_gaps: bool,
@@ -368,28 +370,6 @@ pub struct InspectArgs {
     pub print: JsonArgs,
 }
 
-/// Tensor dependencies that become edges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TensorDeps {
-    /// Read after write.
-    #[default]
-    Raw,
-    /// All.
-    All,
-    /// None.
-    None,
-}
-
-impl From<TensorDeps> for etlink_link::TensorEdges {
-    fn from(which: TensorDeps) -> Self {
-        match which {
-            TensorDeps::Raw => Self::Raw,
-            TensorDeps::All => Self::All,
-            TensorDeps::None => Self::None,
-        }
-    }
-}
-
 /// Simulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Simulator {
@@ -411,63 +391,6 @@ pub enum Compute {
     Roofline,
 }
 
-/// Compression of each `.et`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PackName {
-    /// `.et.zst`.
-    Zstd,
-    /// `.et.gz`.
-    Gzip,
-}
-
-impl From<PackName> for etlink_run::output::Packing {
-    fn from(pack: PackName) -> Self {
-        match pack {
-            PackName::Zstd => Self::Zstd,
-            PackName::Gzip => Self::Gzip,
-        }
-    }
-}
-
-/// Attributes of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Attributes {
-    /// All.
-    Full,
-    /// Those that simulators read.
-    Minimal,
-}
-
-impl From<Attributes> for etlink_chakra::AttributeSet {
-    fn from(attributes: Attributes) -> Self {
-        match attributes {
-            Attributes::Full => Self::Full,
-            Attributes::Minimal => Self::Minimal,
-        }
-    }
-}
-
-/// Place of latency in a `.et`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Latency {
-    /// Into durations.
-    Fold,
-    /// Into nodes.
-    Node,
-    /// Nowhere.
-    Drop,
-}
-
-impl From<Latency> for etlink_chakra::LatencyMode {
-    fn from(latency: Latency) -> Self {
-        match latency {
-            Latency::Fold => Self::Fold,
-            Latency::Node => Self::Node,
-            Latency::Drop => Self::Drop,
-        }
-    }
-}
-
 impl EtlinkArgs {
     /// Returns how many notes accompany the results.
     pub fn verbosity(&self) -> Verbosity {
@@ -480,20 +403,11 @@ impl EtlinkArgs {
 }
 
 impl OutputArgs {
-    /// Returns the requested format, if any.
-    pub fn output_format(&self) -> Option<etlink_run::output::OutputFormat> {
-        self.format.map(Into::into)
-    }
-
     /// Returns the options of `.et` files.
     ///
     /// # Errors
     /// An option does not apply to the format, or options contradict each other.
-    pub fn chakra_options(
-        &self,
-        format: Option<etlink_run::output::OutputFormat>,
-    ) -> anyhow::Result<ChakraOptions> {
-        use etlink_run::output::OutputFormat;
+    pub fn chakra_options(&self, format: Option<OutputFormat>) -> anyhow::Result<ChakraOptions> {
         // without an output nothing is written, and the options change nothing
         let is_et = matches!(format, None | Some(OutputFormat::Chakra));
         let is_of_et = self.latency.is_some() || self.no_gaps || self.dep_latencies;
@@ -503,22 +417,22 @@ impl OutputArgs {
                 (ET+) and Perfetto traces keep everything as recorded"
             );
         }
-        if format == Some(OutputFormat::EtPlus) && self.tensor_deps != TensorDeps::default() {
+        if format == Some(OutputFormat::EtPlus)
+            && self.tensors.tensor_deps != TensorEdges::default()
+        {
             anyhow::bail!(
                 "--tensor-deps does not apply to merged JSON (ET+), which has no edges between threads"
             );
         }
-        let latency = self.latency.map(etlink_chakra::LatencyMode::from);
-        let latency = latency.unwrap_or_default();
-        if self.dep_latencies && latency != etlink_chakra::LatencyMode::Fold {
+        let latency = self.latency.unwrap_or_default();
+        if self.dep_latencies && latency != LatencyMode::Fold {
             anyhow::bail!(
                 "--dep-latencies needs --latency fold: latencies of dependencies are between \
                 nodes of the trace"
             );
         }
-        let attributes = self.attrs.map(etlink_chakra::AttributeSet::from);
-        let attributes = attributes.unwrap_or_default();
-        if self.dep_latencies && attributes != etlink_chakra::AttributeSet::Full {
+        let attributes = self.attrs.unwrap_or_default();
+        if self.dep_latencies && attributes != AttributeSet::Full {
             anyhow::bail!(
                 "--dep-latencies needs --attrs full: no simulator reads latencies of dependencies"
             );

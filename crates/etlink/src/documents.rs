@@ -5,7 +5,8 @@
 
 pub use crate::commands::{
     AnalyzeDocument, AnalyzeQuery, DiffDocument, FindingsReport, HtaDocument, HtaQuery,
-    RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run, report_page,
+    OpsDocument, RanksDocument, ReplayDocument, ReplayQuery, TopDocument, findings_of_run,
+    report_page,
 };
 
 pub use crate::run_query::RunQuery;

@@ -19,15 +19,20 @@ pub fn read_rules(path: Option<&Path>) -> Result<ReadRules> {
             text: String::new(),
         });
     };
+    let text = file_text(path)?;
+    let rules = KernelRules::with(&text).with_context(|| path.display().to_string())?;
+    Ok(ReadRules { rules, text })
+}
+
+/// Reads a text file that an option names.
+pub fn file_text(path: &Path) -> Result<String> {
     // not read_to_string, whose error does not show where invalid UTF-8 begins
     let bytes = storage::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         anyhow::anyhow!(
-            "{}: byte {} is not UTF-8; save the rules as UTF-8 text",
+            "{}: byte {} is not UTF-8; save it as UTF-8 text",
             path.display(),
             error.utf8_error().valid_up_to()
         )
-    })?;
-    let rules = KernelRules::with(&text).with_context(|| path.display().to_string())?;
-    Ok(ReadRules { rules, text })
+    })
 }

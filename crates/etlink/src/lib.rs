@@ -54,8 +54,6 @@ mod cut_traces;
 pub mod documents;
 mod envelope;
 mod kernel_rules;
-#[cfg(feature = "parquet")]
-mod kernel_work;
 mod notes;
 mod op_tables;
 mod own_command;
@@ -80,7 +78,7 @@ mod written_files;
 
 use clap::{CommandFactory, Parser};
 use etlink_run::RunError;
-use etlink_run::output::{OutputError, StdoutError};
+use etlink_run::output::StdoutError;
 use etlink_run::storage::without_secrets;
 use std::ffi::OsString;
 
@@ -161,9 +159,6 @@ pub fn command_line() -> clap::Command {
 /// by `-o` does not count.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     if let Some(error) = error.downcast_ref::<RunError>() {
-        return error.is_closed_pipe();
-    }
-    if let Some(error) = error.downcast_ref::<OutputError>() {
         return error.is_closed_pipe();
     }
     let stdout = error.downcast_ref::<StdoutError>();

@@ -1,10 +1,8 @@
 //! The linked traces of a run, kept in memory as a source of tables.
 
-use crate::kernel_work::kernel_work_table;
 use crate::rank_error::rank_error;
 use crate::run_query::RunQuery;
 use anyhow::{Result, bail};
-use arrow_array::RecordBatch;
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
@@ -77,16 +75,6 @@ impl TraceDocument {
     /// A trace has more events than the tables can number.
     pub fn table(&self, table: TraceTable) -> Result<TraceTableReader> {
         Ok(TraceTableReader::new(table, self.ranks.clone())?)
-    }
-}
-
-impl TraceDocument {
-    /// Returns the operations and bytes of kernels by name.
-    ///
-    /// # Errors
-    /// Never fails in practice: the columns fit together.
-    pub fn kernel_work(&self) -> Result<RecordBatch> {
-        kernel_work_table(&self.ranks)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A trace as text, with the places of the numbers that change between repetitions.
 
-use anyhow::{Context, Result, bail};
-use etlink_json::{
-    ArrayLayout, BrokenJson, ChunkReader, JsonScanner, JsonValue, micros_to_ns, parse_int,
-};
+use anyhow::{Context, Result};
+use etlink_json::micros_to_ns;
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -26,161 +27,156 @@ pub enum NumberFamily {
     Step,
     /// A point in time, ns.
     Time,
-    /// A duration, ns; it is not shifted.
-    Duration,
     /// Id of a root, which is not repeated.
     Root,
 }
 
 const FAMILIES: usize = NumberFamily::Root as usize + 1;
 
-/// A number's place in the text.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NumberPlace {
-    pub(super) at: usize,
-    pub(super) length: u32,
-    pub(super) family: NumberFamily,
-    pub(super) value: i64,
+/// Keys of a trace's numbers, with the least number that is an id; below it there is none.
+pub(super) type NumberKeys = &'static [(&'static str, NumberFamily, i64)];
+
+/// Keys of a host trace's nodes (schema 1.0.1), or of their `attrs`. Ids of tensors and storages
+/// are unchanged: a training loop reuses their memory.
+pub(super) const HOST_KEYS: NumberKeys = &[
+    ("id", NumberFamily::Node, 1),
+    ("ctrl_deps", NumberFamily::Node, 1),
+    // Schema 1.0.1 has `parent`; later ones call it `ctrl_deps`.
+    ("parent", NumberFamily::Node, 1),
+    ("fw_parent", NumberFamily::Node, 1),
+    ("rf_id", NumberFamily::Function, 1),
+    ("seq_id", NumberFamily::Sequence, 0),
+];
+
+/// Keys of a Kineto event and its `args` (`output_json.cpp`).
+// 0 is not a valid id, except that the first event, sequence and Python call are numbered 0.
+pub(super) const DEVICE_KEYS: NumberKeys = &[
+    ("ts", NumberFamily::Time, i64::MIN),
+    ("id", NumberFamily::Correlation, 1),
+    ("External id", NumberFamily::Function, 1),
+    ("external id", NumberFamily::Function, 1),
+    ("Record function id", NumberFamily::Function, 1),
+    ("correlation", NumberFamily::Correlation, 1),
+    (
+        "wait_on_cuda_event_record_corr_id",
+        NumberFamily::Correlation,
+        1,
+    ),
+    ("Sequence number", NumberFamily::Sequence, 0),
+    ("Ev Idx", NumberFamily::Event, 0),
+    ("Python id", NumberFamily::Python, 0),
+    ("Python parent id", NumberFamily::Python, 0),
+];
+
+/// Name prefix of the nodes of the process and of threads, which are not repeated.
+const ROOT: &str = "\"[pytorch|profiler|execution_trace|";
+
+/// A number in the text.
+#[derive(Clone, Debug)]
+struct NumberPlace {
+    at: Range<usize>,
+    family: NumberFamily,
+    value: i64,
 }
 
 /// An element of the array, with the text between it and the previous one.
 #[derive(Clone, Debug)]
-pub(super) struct ArrayElement {
-    pub(super) text: Range<usize>,
-    pub(super) places: Range<usize>,
+struct ArrayElement {
+    text: Range<usize>,
+    places: Vec<NumberPlace>,
     once: bool,
 }
 
 /// A document that is mostly one array.
 #[derive(Debug, Default)]
 pub(super) struct TraceText {
-    pub(super) text: Vec<u8>,
-    pub(super) elements: Vec<ArrayElement>,
-    pub(super) places: Vec<NumberPlace>,
+    text: String,
+    elements: Vec<ArrayElement>,
     /// First start and last end of the elements with a duration, ns.
-    pub(super) window: Option<(i64, i64)>,
+    window: Option<(i64, i64)>,
 }
 
-/// Shift of each family per repetition.
-#[derive(Clone, Debug, Default)]
-pub struct FamilySteps {
-    by: [i64; FAMILIES],
-    first_step: Option<i64>,
+/// The array of a trace.
+#[derive(Deserialize)]
+struct Elements<'t> {
+    #[serde(borrow, alias = "traceEvents")]
+    nodes: Vec<&'t RawValue>,
 }
 
-impl FamilySteps {
-    /// Enlarges the shifts to fit `document` too.
-    pub(super) fn include(&mut self, document: &TraceText) -> Result<()> {
-        for family in [
-            NumberFamily::Node,
-            NumberFamily::Function,
-            NumberFamily::Sequence,
-            NumberFamily::Correlation,
-            NumberFamily::Event,
-            NumberFamily::Python,
-        ] {
-            let after = document
-                .values(family)
-                .max()
-                // One more than the largest id, so that the next repetition begins with a new one.
-                .map_or(0, |max| max.saturating_add(1));
-            self.by[family as usize] = self.by[family as usize].max(after);
-        }
-        // Both traces of a pair contain the steps, and shift by the longer list.
-        let first = document
-            .values(NumberFamily::Step)
-            .chain(self.first_step)
-            .min();
-        let before = self
-            .first_step
-            .map(|first| first + self.by[NumberFamily::Step as usize] - 1);
-        let last = document.values(NumberFamily::Step).chain(before).max();
-        self.by[NumberFamily::Step as usize] =
-            first.zip(last).map_or(0, |(first, last)| last - first + 1);
-        self.first_step = first;
-        if let Some((start, end)) = document.window {
-            // Whole milliseconds keep the decimals of all times as written.
-            const MS: i64 = 1_000_000;
-            let length = end
-                .checked_sub(start)
-                .context("the trace's times span more than 292 years")?;
-            // a gap of at least a millisecond, so that repetitions never touch
-            self.by[NumberFamily::Time as usize] = (length / MS + 2) * MS;
-        }
-        Ok(())
-    }
+/// Returns the places of a trace's elements in its text.
+pub(super) fn element_places(text: &str) -> Result<Vec<Range<usize>>> {
+    let trace: Elements<'_> =
+        serde_json::from_str(text).context("only undamaged traces can be repeated")?;
+    let place = |element: &&RawValue| {
+        let start = element.get().as_ptr().addr() - text.as_ptr().addr();
+        start..start + element.get().len()
+    };
+    Ok(trace.nodes.iter().map(place).collect())
 }
 
 impl TraceText {
-    /// Finds the elements of the array `key`; `read` walks an element and notes its numbers.
-    pub(super) fn new(
-        text: Vec<u8>,
-        key: &'static str,
-        read: impl Fn(&mut NumberFinder<'_>) -> Result<(), BrokenJson>,
-    ) -> Result<TraceText> {
-        let start = ChunkReader::open(
-            &text[..],
-            ArrayLayout {
-                array: key,
-                first_keys: &[],
-                chunk_bytes: 1 << 16,
-            },
-        )?
-        .header()
-        .len();
+    /// Finds the elements of the trace, and the numbers with these keys in them.
+    pub(super) fn new(text: Vec<u8>, keys: NumberKeys) -> Result<TraceText> {
+        let text = String::from_utf8(text)?;
+        let names: Vec<&str> = keys.iter().map(|key| key.0).collect();
+        let numbers = Regex::new(&format!(
+            r#""(?<key>{})"(?:, "type": "\w+", "value")?:\s*"?(?<number>-?[\d.]+)(?:"?,\s*"dur":\s*(?<length>[\d.]+))?|"name":\s*"ProfilerStep#(?<step>\d+)"#,
+            names.join("|")
+        ))?;
         let mut found = TraceText::default();
-        let mut finder = NumberFinder {
-            scanner: JsonScanner::new(&text[start..]),
-            offset: start,
-            places: vec![],
-            window: None,
-            root: None,
-        };
-        let mut roots = vec![];
-        loop {
-            let from = start + finder.scanner.pos();
+        let (mut roots, mut from) = (vec![], None);
+        for element in element_places(&text)? {
+            let mut places = vec![];
+            let once = text[element.clone()].contains(ROOT);
+            for number in numbers.captures_iter(&text[element.clone()]) {
+                let Some(digits) = number.name("number").or(number.name("step")) else {
+                    continue;
+                };
+                let key = number.name("key").map(|key| key.as_str());
+                let (_, family, least) = keys
+                    .iter()
+                    .find(|(name, ..)| Some(*name) == key)
+                    .copied()
+                    .unwrap_or(("", NumberFamily::Step, 0));
+                let value = if family == NumberFamily::Time {
+                    micros_to_ns(digits.as_str().as_bytes())
+                } else {
+                    digits.as_str().parse().ok()
+                };
+                let Some(value) = value.filter(|value| *value >= least) else {
+                    continue;
+                };
+                if once && key == Some("id") {
+                    roots.push(value);
+                }
+                let length = number
+                    .name("length")
+                    .and_then(|length| micros_to_ns(length.as_str().as_bytes()));
+                if let Some(length) = length {
+                    let end = value.saturating_add(length);
+                    let (first, last) = found.window.unwrap_or((value, end));
+                    found.window = Some((first.min(value), last.max(end)));
+                }
+                places.push(NumberPlace {
+                    at: element.start + digits.start()..element.start + digits.end(),
+                    family,
+                    value,
+                });
+            }
             // The comma belongs to the element after it, so that any number of elements can be
             // written.
-            while finder.scanner.eat(b',') {}
-            if finder.scanner.peek() == Some(b']') {
-                break;
-            }
-            let first_place = finder.places.len();
-            let read = finder.scanner.enter().and_then(|()| read(&mut finder));
-            if read.is_err() || finder.scanner.repaired() {
-                // The places of numbers in a repaired element are uncertain.
-                bail!("damaged at byte {from}: only undamaged traces can be repeated");
-            }
-            let root = finder.root.take();
-            roots.extend(root);
-            let (text, places) = (
-                from..start + finder.scanner.pos(),
-                first_place..finder.places.len(),
-            );
-            found.elements.push(ArrayElement {
-                text,
-                places,
-                once: root.is_some(),
-            });
+            let text = from.unwrap_or(element.start)..element.end;
+            from = Some(element.end);
+            found.elements.push(ArrayElement { text, places, once });
         }
-        (found.places, found.window) = (finder.places, finder.window);
         // References to a root refer to the same one in all repetitions.
-        for place in found
-            .places
-            .iter_mut()
-            .filter(|place| place.family == NumberFamily::Node && roots.contains(&place.value))
-        {
-            place.family = NumberFamily::Root;
+        for place in found.elements.iter_mut().flat_map(|one| &mut one.places) {
+            if place.family == NumberFamily::Node && roots.contains(&place.value) {
+                place.family = NumberFamily::Root;
+            }
         }
         found.text = text;
         Ok(found)
-    }
-
-    /// Iterates over the values of a family's numbers.
-    fn values(&self, family: NumberFamily) -> impl Iterator<Item = i64> {
-        let places = self.places.iter();
-        let of_family = places.filter(move |place| place.family == family);
-        of_family.map(|place| place.value)
     }
 
     /// Returns the size of the text, bytes.
@@ -196,9 +192,9 @@ impl TraceText {
         out: &mut impl Write,
     ) -> io::Result<()> {
         let (Some(first), Some(last)) = (self.elements.first(), self.elements.last()) else {
-            return out.write_all(&self.text);
+            return out.write_all(self.text.as_bytes());
         };
-        out.write_all(&self.text[..first.text.start])?;
+        out.write_all(&self.text.as_bytes()[..first.text.start])?;
         for time in 0..i64::from(times) {
             for (index, element) in self
                 .elements
@@ -207,14 +203,14 @@ impl TraceText {
                 // A second root of a thread would be a second thread.
                 .filter(|(_, element)| time == 0 || !element.once)
             {
-                // The first element follows the bracket, so its text has no leading comma.
+                // The text of the first element has no leading comma.
                 if time > 0 && index == 0 {
                     out.write_all(b",")?;
                 }
                 self.write_element(element, time, steps, out)?;
             }
         }
-        out.write_all(&self.text[last.text.end..])
+        out.write_all(&self.text.as_bytes()[last.text.end..])
     }
 
     fn write_element(
@@ -226,20 +222,55 @@ impl TraceText {
     ) -> io::Result<()> {
         // The first repetition is the recording itself, byte for byte.
         if time == 0 {
-            return out.write_all(&self.text[element.text.clone()]);
+            return out.write_all(&self.text.as_bytes()[element.text.clone()]);
         }
         let mut from = element.text.start;
-        for place in &self.places[element.places.clone()] {
-            out.write_all(&self.text[from..place.at])?;
-            from = place.at + place.length as usize;
-            let value = place.value + time * steps.by[place.family as usize];
-            if matches!(place.family, NumberFamily::Time | NumberFamily::Duration) {
+        for place in &element.places {
+            out.write_all(&self.text.as_bytes()[from..place.at.start])?;
+            from = place.at.end;
+            let value = place.value + time * steps.0[place.family as usize];
+            if place.family == NumberFamily::Time {
                 write_micros(value, out)?;
             } else {
                 write!(out, "{value}")?;
             }
         }
-        out.write_all(&self.text[from..element.text.end])
+        out.write_all(&self.text.as_bytes()[from..element.text.end])
+    }
+}
+
+/// Shift of each family per repetition.
+#[derive(Clone, Debug)]
+pub struct FamilySteps([i64; FAMILIES]);
+
+impl FamilySteps {
+    /// Returns the smallest shifts that suit both traces of a pair.
+    pub(super) fn new(documents: &[&TraceText]) -> Result<FamilySteps> {
+        let mut by = [0; FAMILIES];
+        let (mut least, mut most) = (i64::MAX, i64::MIN);
+        let elements = documents.iter().flat_map(|document| &document.elements);
+        for place in elements.flat_map(|element| &element.places) {
+            let by = &mut by[place.family as usize];
+            match place.family {
+                NumberFamily::Root | NumberFamily::Time => {}
+                NumberFamily::Step => {
+                    (least, most) = (least.min(place.value), most.max(place.value));
+                    *by = most - least + 1;
+                }
+                // One more than the largest id, so that the next repetition begins with a new one.
+                _ => *by = place.value.saturating_add(1).max(*by),
+            }
+        }
+        for (start, end) in documents.iter().filter_map(|document| document.window) {
+            // Whole milliseconds keep the decimals of all times as written.
+            const MS: i64 = 1_000_000;
+            let length = end
+                .checked_sub(start)
+                .context("the trace's times span more than 292 years")?;
+            // a gap of at least a millisecond, so that repetitions never touch
+            by[NumberFamily::Time as usize] = (length / MS + 2) * MS;
+        }
+        Ok(FamilySteps(by))
     }
 }
 
@@ -252,88 +283,4 @@ pub(super) fn write_micros(ns: i64, out: &mut impl Write) -> io::Result<()> {
         ns.unsigned_abs() / 1000,
         ns.unsigned_abs() % 1000
     )
-}
-
-/// Walks an element and notes the places of its numbers.
-pub(super) struct NumberFinder<'a> {
-    /// Scanner inside the element.
-    pub(super) scanner: JsonScanner<'a>,
-    offset: usize,
-    places: Vec<NumberPlace>,
-    window: Option<(i64, i64)>,
-    root: Option<i64>,
-}
-
-impl<'a> NumberFinder<'a> {
-    /// Reads a value of this family; it is an id if it is at least `least`, otherwise there is
-    /// none.
-    pub(super) fn number(
-        &mut self,
-        family: NumberFamily,
-        least: i64,
-    ) -> Result<Option<i64>, BrokenJson> {
-        let (at, value) = self.value()?;
-        let number = parse_int(value.raw());
-        if let Some(number) = number.filter(|number| *number >= least) {
-            self.note(at, value.raw(), family, number);
-        }
-        Ok(number)
-    }
-
-    /// Reads a time in microseconds; returns nanoseconds.
-    pub(super) fn time(&mut self) -> Result<Option<i64>, BrokenJson> {
-        self.micros(NumberFamily::Time)
-    }
-
-    /// Reads a value in microseconds; returns nanoseconds.
-    pub(super) fn micros(&mut self, family: NumberFamily) -> Result<Option<i64>, BrokenJson> {
-        let (at, value) = self.value()?;
-        let ns = micros_to_ns(value.raw());
-        if let Some(ns) = ns {
-            self.note(at, value.raw(), family, ns);
-        }
-        Ok(ns)
-    }
-
-    /// Reads a name; notes the number in `ProfilerStep#7`.
-    pub(super) fn name(&mut self) -> Result<&'a [u8], BrokenJson> {
-        let (at, value) = self.value()?;
-        const STEP: &[u8] = b"ProfilerStep#";
-        if let Some(digits) = value.raw().strip_prefix(STEP)
-            && let Some(number) = parse_int(digits)
-        {
-            self.note(at + STEP.len(), digits, NumberFamily::Step, number);
-        }
-        Ok(value.raw())
-    }
-
-    /// Extends the window by a range from `start` to `end`, ns.
-    pub(super) fn lasts(&mut self, start: i64, end: i64) {
-        let (first, last) = self.window.unwrap_or((start, end));
-        self.window = Some((first.min(start), last.max(end)));
-    }
-
-    /// Marks the element as a root with this id.
-    pub(super) fn is_root(&mut self, id: i64) {
-        self.root = Some(id);
-    }
-
-    /// Reads a value; also returns the position of its first character.
-    fn value(&mut self) -> Result<(usize, JsonValue<'a>), BrokenJson> {
-        // Skips blanks, so that the position is the value's own.
-        self.scanner.peek();
-        let at = self.offset + self.scanner.pos();
-        let value = self.scanner.value()?;
-        // The quote of a text is not part of the number in it.
-        Ok((at + usize::from(matches!(value, JsonValue::Text(_))), value))
-    }
-
-    fn note(&mut self, at: usize, text: &[u8], family: NumberFamily, value: i64) {
-        self.places.push(NumberPlace {
-            at,
-            length: text.len() as u32,
-            family,
-            value,
-        });
-    }
 }

@@ -9,15 +9,13 @@
 //! of a pair. So matching by id, launches and flows hold within each repetition, and repetitions
 //! never collide. Memory is the size of the recorded files, whatever N is.
 
-mod device;
 mod document;
-mod host;
 pub mod ranks;
 
 pub use document::{FamilySteps, NumberFamily};
 
 use anyhow::{Context, Result, bail};
-use document::TraceText;
+use document::{DEVICE_KEYS, HOST_KEYS, TraceText};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -37,17 +35,15 @@ impl TraceRepeater {
     /// A trace is damaged, so the meaning of its numbers is uncertain.
     pub fn new(host: Option<Vec<u8>>, device: Option<Vec<u8>>) -> Result<TraceRepeater> {
         let host = host
-            .map(host::read_host_text)
+            .map(|text| TraceText::new(text, HOST_KEYS))
             .transpose()
             .context("host trace")?;
         let device = device
-            .map(device::read_device_text)
+            .map(|text| TraceText::new(text, DEVICE_KEYS))
             .transpose()
             .context("device trace")?;
-        let mut steps = FamilySteps::default();
-        for document in host.iter().chain(&device) {
-            steps.include(document)?;
-        }
+        let documents: Vec<&TraceText> = host.iter().chain(&device).collect();
+        let steps = FamilySteps::new(&documents)?;
         Ok(TraceRepeater {
             host,
             device,

@@ -116,6 +116,6 @@ fn damaged_traces_are_refused() {
     .expect_err("refuses");
     assert_eq!(
         format!("{error:#}"),
-        "device trace: damaged at byte 17: only undamaged traces can be repeated"
+        "device trace: only undamaged traces can be repeated: expected `,` or `}` at line 1 column 29"
     );
 }

@@ -8,7 +8,7 @@ use crate::kind::CauseKind;
 use crate::start_up::{FirstCall, StartUp};
 use crate::text::sum_ns;
 use crate::view::RankView;
-use etlink_analyze::median_ns;
+use etlink_analyze::{median_ns, python_line};
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, OpIdx};
 use etlink_replay::GraphEdits;
@@ -281,7 +281,7 @@ pub(crate) fn first_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         within,
         within_share,
         whole_ns: sum_ns(whole.map(FirstCall::took_ns)),
-        python: view.python_at(longest.span.thread, longest.span.start),
+        python: python_line(view.trace, longest.span.thread, longest.span.start),
         ..CauseEvidence::default()
     };
     vec![view.candidate(CauseKind::FirstCall, longest.name, edits, evidence)]

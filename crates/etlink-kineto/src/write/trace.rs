@@ -167,6 +167,7 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                     args.number("Record function id", op.rf_id.0)?;
                 }
                 named(trace, args, "Input type", op.types)?;
+                named(trace, args, "Input Strides", op.strides)?;
                 named(trace, args, "Input Dims", op.shapes)?;
                 named(trace, args, "Concrete Inputs", op.values)?;
                 if let Some(stream) = stream {

@@ -99,18 +99,6 @@ impl<W: Write> KinetoWriter<W> {
         Ok(writer)
     }
 
-    /// Continues after events that `out` already contains; writes only events, no metadata around
-    /// them.
-    pub fn after_events(out: W, options: KinetoWriteOptions) -> Self {
-        KinetoWriter {
-            out,
-            options,
-            base_ns: 0,
-            event: vec![],
-            is_first: false,
-        }
-    }
-
     /// Formats the header like `ChromeTraceLogger::handleTraceStart`.
     fn write_header(&self, header: &KinetoHeader) -> String {
         let version = self.options.version;

@@ -44,6 +44,7 @@ fn a_cpu_op() {
         unfinished: false,
         shapes: trace.names.find("[[8, 32], [32, 4]]").expect("shapes"),
         types: trace.names.find("[\"float\", \"float\"]").expect("types"),
+        strides: NameId::EMPTY,
         values: NameId::EMPTY,
         collective: u32::MAX,
     };

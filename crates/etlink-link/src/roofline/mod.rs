@@ -21,6 +21,7 @@ use crate::kernel_metrics::measured_work;
 use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, NameId, Names, OpIdx, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 
 /// Work of an op, a kernel or a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,58 @@ pub fn op_types(trace: &LinkedTrace, op: OpIdx) -> &str {
     let (names, signature) = signature(trace, op.index());
     let [_, types, _, _] = signature.tensors;
     names.get(types)
+}
+
+/// Arguments of an op as list texts; equal for calls with equal arguments. Texts that the traces
+/// lack are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OpCall<'t> {
+    /// Name of the op.
+    pub name: &'t str,
+    /// Shapes of the inputs.
+    pub shapes: &'t str,
+    /// Types of the inputs.
+    pub types: &'t str,
+    /// Strides of the inputs, in elements.
+    pub strides: &'t str,
+    /// Scalars and lists of numbers; `""` for tensors.
+    pub values: Cow<'t, str>,
+}
+
+/// Returns an op's name and arguments: from the host trace, if it has the op. O(text).
+pub fn op_call(trace: &LinkedTrace, op: OpIdx) -> OpCall<'_> {
+    let (names, signature) = signature(trace, op.index());
+    let ops = &trace.device.ops;
+    let [shapes, types, ..] = signature.tensors.map(|id| names.get(id));
+    let (strides, values) = match (&trace.host, trace.op_host[op.index()].get()) {
+        (Some(host), Some(node)) => {
+            let inputs = &host.nodes.inputs[node.index()];
+            let text = std::str::from_utf8(host.span(inputs.values)).unwrap_or("");
+            (inputs.strides, Cow::Owned(without_tensors(text, types)))
+        }
+        _ => {
+            let text = trace.device.names.get(ops.values[op.index()]);
+            (ops.strides[op.index()], Cow::Borrowed(text))
+        }
+    };
+    OpCall {
+        name: names.get(signature.name),
+        shapes,
+        types,
+        strides: names.get(strides),
+        values,
+    }
+}
+
+/// Replaces the tensors of a host trace's list by `""`: they are numbers that no two calls share.
+fn without_tensors(values: &str, types: &str) -> String {
+    let mut types = types.split('"').skip(1).step_by(2);
+    let arguments = ArgumentValues::new(values);
+    let kept = arguments.iter().map(|value| match types.next() {
+        Some(of) if of.contains("Tensor") => "\"\"",
+        _ => value.trim(),
+    });
+    format!("[{}]", kept.collect::<Vec<_>>().join(", "))
 }
 
 /// Returns the key of an op's work, with its names: from the host trace, which also has outputs, if

@@ -81,7 +81,7 @@ impl<'t> ArgumentValues<'t> {
 
     /// Iterates over the arguments' texts: commas inside brackets or quotes do not separate
     /// arguments.
-    fn iter(self) -> impl Iterator<Item = &'t str> {
+    pub(super) fn iter(self) -> impl Iterator<Item = &'t str> {
         let mut rest = if self.0.is_empty() {
             None
         } else {

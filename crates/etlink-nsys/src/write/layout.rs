@@ -7,7 +7,8 @@ use rusqlite::Connection;
 /// Columns of a table.
 pub(super) struct TableLayout {
     pub(super) name: &'static str,
-    columns: &'static [&'static str],
+    /// Names separated by blanks.
+    columns: &'static str,
 }
 
 /// Columns that schema 2 lacks.
@@ -15,151 +16,54 @@ const NEW_COLUMNS: [&str; 2] = ["greenContextId", "eventSyncId"];
 
 impl TableLayout {
     pub(super) fn columns(&self, schema: NsysSchema) -> impl Iterator<Item = &'static str> {
-        let columns = self.columns.iter().copied();
+        let columns = self.columns.split_whitespace();
         columns.filter(move |column| schema > NsysSchema::V2_9 || !NEW_COLUMNS.contains(column))
     }
 }
 
 pub(super) const CALLS: TableLayout = TableLayout {
     name: calls::CALLS,
-    columns: &[
-        "start",
-        "end",
-        "eventClass",
-        "globalTid",
-        "correlationId",
-        "nameId",
-        "returnValue",
-        "callchainId",
-    ],
+    columns: "start end eventClass globalTid correlationId nameId returnValue callchainId",
 };
 
 pub(super) const KERNELS: TableLayout = TableLayout {
     name: rows::KERNELS,
-    columns: &[
-        "start",
-        "end",
-        "deviceId",
-        "contextId",
-        "greenContextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "demangledName",
-        "shortName",
-        "mangledName",
-        "launchType",
-        "cacheConfig",
-        "registersPerThread",
-        "gridX",
-        "gridY",
-        "gridZ",
-        "blockX",
-        "blockY",
-        "blockZ",
-        "staticSharedMemory",
-        "dynamicSharedMemory",
-        "localMemoryPerThread",
-        "localMemoryTotal",
-        "gridId",
-        "sharedMemoryExecuted",
-        "graphNodeId",
-        "sharedMemoryLimitConfig",
-    ],
+    columns: "start end deviceId contextId greenContextId streamId correlationId globalPid \
+              demangledName shortName mangledName launchType cacheConfig registersPerThread \
+              gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory \
+              localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted graphNodeId \
+              sharedMemoryLimitConfig",
 };
 
 pub(super) const COPIES: TableLayout = TableLayout {
     name: rows::COPIES,
-    columns: &[
-        "start",
-        "end",
-        "deviceId",
-        "contextId",
-        "greenContextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "bytes",
-        "copyKind",
-        "deprecatedSrcId",
-        "srcKind",
-        "dstKind",
-        "srcDeviceId",
-        "srcContextId",
-        "dstDeviceId",
-        "dstContextId",
-        "migrationCause",
-        "graphNodeId",
-        "virtualAddress",
-    ],
+    columns: "start end deviceId contextId greenContextId streamId correlationId globalPid \
+              bytes copyKind deprecatedSrcId srcKind dstKind srcDeviceId srcContextId \
+              dstDeviceId dstContextId migrationCause graphNodeId virtualAddress",
 };
 
 pub(super) const SETS: TableLayout = TableLayout {
     name: rows::SETS,
-    columns: &[
-        "start",
-        "end",
-        "deviceId",
-        "contextId",
-        "greenContextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "value",
-        "bytes",
-        "graphNodeId",
-        "memKind",
-    ],
+    columns: "start end deviceId contextId greenContextId streamId correlationId globalPid \
+              value bytes graphNodeId memKind",
 };
 
 pub(super) const SYNCS: TableLayout = TableLayout {
     name: syncs::SYNCS,
-    columns: &[
-        "start",
-        "end",
-        "deviceId",
-        "contextId",
-        "greenContextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "syncType",
-        "eventId",
-        "eventSyncId",
-    ],
+    columns: "start end deviceId contextId greenContextId streamId correlationId globalPid \
+              syncType eventId eventSyncId",
 };
 
 pub(super) const EVENTS: TableLayout = TableLayout {
     name: syncs::EVENTS,
-    columns: &[
-        "deviceId",
-        "contextId",
-        "greenContextId",
-        "streamId",
-        "correlationId",
-        "globalPid",
-        "eventId",
-        "eventSyncId",
-    ],
+    columns: "deviceId contextId greenContextId streamId correlationId globalPid eventId \
+              eventSyncId",
 };
 
 pub(super) const RANGES: TableLayout = TableLayout {
     name: nvtx::RANGES,
-    columns: &[
-        "start",
-        "end",
-        "eventType",
-        "rangeId",
-        "category",
-        "color",
-        "text",
-        "globalTid",
-        "endGlobalTid",
-        "textId",
-        "domainId",
-        "jsonTextId",
-        "jsonText",
-    ],
+    columns: "start end eventType rangeId category color text globalTid endGlobalTid textId \
+              domainId jsonTextId jsonText",
 };
 
 /// Returns the name of the table of facts about the export.

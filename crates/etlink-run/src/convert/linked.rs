@@ -2,7 +2,6 @@
 //! and like `merge` for a rank in a folder.
 
 use super::InputRank;
-use super::error::ConversionError;
 use super::graph_input::GraphInput;
 use crate::RunError;
 use crate::input;
@@ -12,6 +11,7 @@ use crate::run::RunSet;
 use etlink_chakra::etplus::{RecordedTraces, RecordingError, recorded_traces};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
+use etlink_model::Failure;
 
 /// Graph of a rank joined with the others of its run.
 pub(super) struct LinkedMember {
@@ -25,7 +25,7 @@ pub(super) struct LinkedMember {
 
 /// Returns the graph of a rank as `etlink merge` without options writes it. Returns `None` if the
 /// rank has no readable recording, so that it cannot be joined.
-pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, ConversionError> {
+pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, RunError> {
     let mut set = rank.set.clone();
     set.keep_merged();
     let runs = RunSet::of_merged(&rank.folder, &set)?;
@@ -35,11 +35,7 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
         mut notes,
     } = match write_member(&runs, rank.rank) {
         // reading the file alone will report this
-        Err(
-            RunError::NoRecording { .. }
-            | RunError::DamagedMerged { .. }
-            | RunError::Recording { .. },
-        ) => return Ok(None),
+        Err(RunError::NoRecording(_)) => return Ok(None),
         written => written?,
     };
     let mut losses = report.lost;
@@ -57,12 +53,9 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, Conv
 }
 
 /// Returns the graph as the `.et` that `etlink link` without options writes, and its losses.
-pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), ConversionError> {
+pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), RunError> {
     let path = source.path.clone();
-    let not_linked = |why: String| ConversionError::NotLinked {
-        path: path.clone(),
-        why,
-    };
+    let not_linked = |why: String| Failure::about(path.display(), format!(": {why}"));
     let MergedNodes {
         lines,
         graph,
@@ -93,7 +86,7 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), C
     let trace = trace.map_err(|error| not_linked(error.to_string()))?;
     let mut bytes = vec![];
     let written = et::write_et(&trace, &WriteOptions::default(), &mut bytes);
-    let written = written.map_err(ConversionError::Sink)?;
+    let written = written.map_err(|cause| RunError::unreadable(path.display(), cause))?;
     losses.add(
         LossKind::CommunicationAsCompute,
         written.demoted.values().sum(),

@@ -11,14 +11,12 @@
 //! Data that the output format cannot hold is counted, and refused on request.
 
 mod damage;
-mod error;
 mod format;
 mod graph_input;
 mod linked;
 #[cfg_attr(not(feature = "parquet"), path = "without_tables.rs")]
 mod tables;
 
-pub use error::ConversionError;
 pub use format::GraphFormat;
 
 use crate::file_error::{FileAction, FileContext};
@@ -32,11 +30,12 @@ use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::{
-    ChakraMessage, ChakraMessages, Losses, for_each_message, is_minimal, to_minimal, write_et,
-    write_json,
+    ChakraMessage, ChakraMessages, Losses, MessageError, for_each_message, is_minimal, to_minimal,
+    write_et, write_json,
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
 use etlink_chakra::read::{self, ChakraGraph};
+use etlink_model::Failure;
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
 use etlink_workload::text_workload::TextWorkload;
 use graph_input::GraphInput;
@@ -110,7 +109,7 @@ pub fn convert(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<ConvertReport, ConversionError> {
+) -> Result<ConvertReport, RunError> {
     let InputFiles {
         ranks,
         member,
@@ -124,14 +123,14 @@ pub fn convert(
         // a folder with a file per rank
         None if from == GraphFormat::Text => GraphFormat::Chakra,
         None => {
-            return Err(ConversionError::UnknownOutput {
-                path: output.to_owned(),
-            });
+            let what = ": the file name does not show the format";
+            let remedy = "use .et, .json, .dot, .graphml, .mmd, .goal or .parquet, or give --to";
+            return Err(Failure::about(output.display(), what).advise(remedy).into());
         }
     };
     refuse_formats(&input.path, from, to)?;
     refuse_options(from, to, options)?;
-    refuse_input(output, ranks.iter()).map_err(RunError::from)?;
+    refuse_input(output, ranks.iter())?;
     let mut job = ConvertJob {
         input,
         output: output.to_owned(),
@@ -186,7 +185,7 @@ fn input_ranks(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<InputFiles, ConversionError> {
+) -> Result<InputFiles, RunError> {
     let is_tables = may_be_file(&source.join(format::NODES));
     if !is_folder(source) || is_tables {
         return Ok(InputFiles {
@@ -195,10 +194,9 @@ fn input_ranks(
             note: None,
         });
     }
-    let refused = |found: String, remedy| ConversionError::NotOneRank {
-        path: source.to_owned(),
-        found,
-        remedy,
+    let refused = |found: String, remedy| {
+        let failure = Failure::about(source.display(), format!(": {found}"));
+        RunError::from(failure.advise(remedy))
     };
     if ["events", "nodes", "edges"]
         .iter()
@@ -258,20 +256,29 @@ fn input_ranks(
 fn input_format(
     input: &mut GraphInput,
     said: Option<GraphFormat>,
-) -> Result<GraphFormat, ConversionError> {
+) -> Result<GraphFormat, RunError> {
     let path = input.path.clone();
     match (input.find_format()?, said) {
         (Some(found), Some(said)) if found != said => {
-            Err(ConversionError::OtherInput { path, found, said })
+            let (found, said) = (found.describe(), said.describe());
+            let what = format!(": the file is {found}, not {said}");
+            let other = Failure::about(path.display(), what);
+            Err(other.advise("leave out --from").into())
         }
         (Some(found), _) => Ok(found),
         // the reader reports a wrong first line of a workload more precisely
         (None, Some(GraphFormat::Text)) => Ok(GraphFormat::Text),
-        (None, _) => Err(ConversionError::UnknownInput { path }),
+        (None, _) => {
+            let what = ": not a format that convert reads";
+            let remedy = "give a .et, its JSON, merged JSON (ET+), tables of convert, or a text \
+                          workload of ASTRA-sim 1.0. To convert a recording, first run `etlink link \
+                          --device KINETO -o x.et`";
+            Err(Failure::about(path.display(), what).advise(remedy).into())
+        }
     }
 }
 
-fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(), ConversionError> {
+fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(), RunError> {
     let why = match (from, to) {
         (GraphFormat::EtPlus | GraphFormat::HostTrace, to) if to.is_picture() => return Ok(()),
         (GraphFormat::HostTrace, _) => {
@@ -294,20 +301,17 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
         }
         _ => return Ok(()),
     };
-    Err(ConversionError::NoWay {
-        path: path.to_owned(),
-        from,
-        to,
-        why,
-    })
+    let (from, to) = (from.describe(), to.describe());
+    let what = format!(": cannot convert {from} to {to}: {why}");
+    Err(Failure::about(path.display(), what).into())
 }
 
 fn refuse_options(
     from: GraphFormat,
     to: GraphFormat,
     options: &ConvertOptions,
-) -> Result<(), ConversionError> {
-    let unused = |option, applies| Err(ConversionError::Unused { option, applies });
+) -> Result<(), RunError> {
+    let unused = |option, applies| Err(Failure::new(format!("{option} {applies}")).into());
     if options.choice != NodeChoice::default() && !to.is_picture() {
         return unused(
             "--range, --step and --depth",
@@ -355,7 +359,7 @@ type Written = (u64, u64, u64);
 impl ConvertJob<'_> {
     /// Replaces merged JSON by the `.et` made of it, which is then converted. A rank of a folder is
     /// joined with the others there.
-    fn link_again(&mut self, member: Option<InputRank>) -> Result<(), ConversionError> {
+    fn link_again(&mut self, member: Option<InputRank>) -> Result<(), RunError> {
         let among = member.as_ref().map(linked::link_member).transpose()?;
         let (graph, losses) = match among.flatten() {
             Some(linked) => {
@@ -378,7 +382,7 @@ impl ConvertJob<'_> {
     }
 
     /// Converts message by message, so that memory does not grow with the file.
-    fn write_messages(&mut self) -> Result<Written, ConversionError> {
+    fn write_messages(&mut self) -> Result<Written, RunError> {
         let target = self.target()?;
         let mut source = match self.from {
             GraphFormat::Parquet => None,
@@ -388,7 +392,7 @@ impl ConvertJob<'_> {
         let (mut lost_in_json, mut not_chosen) = (Losses::default(), Losses::default());
         let mut read = None;
         let written = target.write(|mut out| {
-            let mut sink = |message: ChakraMessage| {
+            let mut write = |message: ChakraMessage| {
                 nodes += u64::from(matches!(message, ChakraMessage::Node(_)));
                 let message = match self.options.attributes {
                     Some(AttributeSet::Minimal) => to_minimal(message, &mut not_chosen),
@@ -403,19 +407,26 @@ impl ConvertJob<'_> {
                     _ => write_et(&message, &mut out),
                 }
             };
+            let mut unwritten = None;
+            let mut sink = |message: ChakraMessage| {
+                write(message).map_err(|error| {
+                    unwritten = Some(error);
+                    io::ErrorKind::Other.into()
+                })
+            };
             let result = match source.take() {
                 None => hand_on_tables(&self.input.path, &mut sink),
                 Some(source) => hand_on_messages(&self.input.path, source, &mut sink),
             };
+            if let Some(error) = unwritten {
+                return Err(error);
+            }
             let result = result.and_then(|mut losses| {
                 losses.extend(&lost_in_json);
                 losses.extend(&not_chosen);
                 self.require_nodes(nodes, &losses)?;
                 self.allow(losses)
             });
-            if let Err(ConversionError::Sink(error)) = result {
-                return Err(error);
-            }
             // an error leaves no file behind
             let failed = result.as_ref().err().map(|_| io::ErrorKind::InvalidData);
             read = Some(result);
@@ -424,18 +435,18 @@ impl ConvertJob<'_> {
         if let Some(result) = read {
             self.losses.extend(&result?);
         }
-        let (_, bytes) = written.map_err(RunError::from)?;
+        let (_, bytes) = written?;
         Ok((nodes, 1, bytes))
     }
 
-    fn write_tables(&mut self) -> Result<Written, ConversionError> {
+    fn write_tables(&mut self) -> Result<Written, RunError> {
         let graph = self.read_messages()?;
         self.require_nodes(graph.nodes.len() as u64, &self.losses)?;
         let bytes = tables::write(&graph, &self.output, self.options.overwrite)?;
         Ok((graph.nodes.len() as u64, 1, bytes))
     }
 
-    fn read_messages(&mut self) -> Result<ChakraMessages, ConversionError> {
+    fn read_messages(&mut self) -> Result<ChakraMessages, RunError> {
         if self.from == GraphFormat::Parquet {
             return tables::read(&self.input.path);
         }
@@ -452,24 +463,27 @@ impl ConvertJob<'_> {
         Ok(graph)
     }
 
-    fn write_picture(&mut self) -> Result<Written, ConversionError> {
+    fn write_picture(&mut self) -> Result<Written, RunError> {
         let target = self.target()?;
         let graph = self.read_graph(&self.input.path.clone())?;
         let mut losses = losses_of_damage(&graph);
-        let picture = Picture::new(&graph, &self.options.choice)?;
+        let picture = Picture::new(&graph, &self.options.choice);
+        let picture = picture.map_err(|error| Failure::new(error.to_string()))?;
         let text = match self.to {
             GraphFormat::GraphMl => to_graphml(&picture),
-            GraphFormat::Mermaid => to_mermaid(&picture)?,
+            GraphFormat::Mermaid => {
+                to_mermaid(&picture).map_err(|error| Failure::new(error.to_string()))?
+            }
             _ => to_dot(&picture),
         };
         losses.extend(picture.losses());
         self.losses = self.allow(losses)?;
         let written = target.write(|out| out.write_all(text.as_bytes()));
-        let (_, bytes) = written.map_err(RunError::from)?;
+        let (_, bytes) = written?;
         Ok((picture.size().0 as u64, 1, bytes))
     }
 
-    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, ConversionError> {
+    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, RunError> {
         let target = self.target()?;
         let mut graphs: BTreeMap<u32, ChakraGraph> = BTreeMap::new();
         let mut groups = GroupList::new();
@@ -503,22 +517,18 @@ impl ConvertJob<'_> {
         if let Some(result) = result {
             self.losses = result?;
         }
-        let (_, bytes) = written.map_err(RunError::from)?;
+        let (_, bytes) = written?;
         let nodes = graphs.values().map(ChakraGraph::len).sum::<usize>();
         Ok((nodes as u64, graphs.len() as u64, bytes))
     }
 
     /// Writes a file per rank into the output folder.
-    fn write_text_ranks(&mut self) -> Result<Written, ConversionError> {
+    fn write_text_ranks(&mut self) -> Result<Written, RunError> {
         let text = io::read_to_string(self.input.open()?);
         let path = &self.input.path;
-        let text = text
-            .with_path(FileAction::Read, path)
-            .map_err(RunError::from)?;
-        let workload = TextWorkload::parse(&text).map_err(|source| ConversionError::Text {
-            path: path.clone(),
-            source,
-        })?;
+        let text = text.with_path(FileAction::Read, path)?;
+        let workload = TextWorkload::parse(&text)
+            .map_err(|cause| RunError::unreadable(path.display(), cause))?;
         let wanted = self.options.text.unwrap_or(TextRanks {
             ranks: 1,
             passes: 1,
@@ -556,14 +566,11 @@ impl ConvertJob<'_> {
     fn target(&self) -> Result<Target, RunError> {
         // the format is irrelevant: this module encodes the content
         let format = Some(OutputFormat::EtPlus);
-        Ok(Target::new(&self.output, format, self.options.overwrite)?)
+        Target::new(&self.output, format, self.options.overwrite)
     }
 
-    fn read_graph(&mut self, path: &Path) -> Result<ChakraGraph, ConversionError> {
-        let failed = |source| ConversionError::Graph {
-            path: path.to_owned(),
-            source,
-        };
+    fn read_graph(&mut self, path: &Path) -> Result<ChakraGraph, RunError> {
+        let failed = |cause| RunError::unreadable(path.display(), cause);
         if self.from == GraphFormat::Parquet {
             let bytes = tables::read(path)?.to_et();
             return read::read(bytes.as_slice()).map_err(failed);
@@ -571,32 +578,38 @@ impl ConvertJob<'_> {
         let source = if path == self.input.path {
             self.input.open()?
         } else {
-            input::open_any(path).map_err(RunError::from)?
+            input::open_any(path)?
         };
         read::read(source).map_err(failed)
     }
 
-    fn require_nodes(&self, nodes: u64, losses: &Losses) -> Result<(), ConversionError> {
+    fn require_nodes(&self, nodes: u64, losses: &Losses) -> Result<(), RunError> {
         require_nodes(&self.input.path, nodes, losses)
     }
 
     /// Returns the losses; fails if `strict` forbids them.
-    fn allow(&self, losses: Losses) -> Result<Losses, ConversionError> {
+    fn allow(&self, losses: Losses) -> Result<Losses, RunError> {
         let is_lossy = losses.iter().any(|(kind, _)| !kind.is_chosen());
         if self.options.strict && is_lossy {
-            return Err(ConversionError::Lossy(losses));
+            return Err(RunError::Lossy {
+                losses: describe_losses(&losses),
+            });
         }
         Ok(losses)
     }
 }
 
 /// Refuses a file without nodes, which would look like a successful conversion.
-fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), ConversionError> {
+fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), RunError> {
     match nodes {
-        0 => Err(ConversionError::NoNodes {
-            path: path.to_owned(),
-            losses: losses.clone(),
-        }),
+        0 => {
+            let damage = match describe_losses(losses) {
+                none if none.is_empty() => none,
+                losses => format!(" ({losses})"),
+            };
+            let what = format!(": the file has no complete node{damage}");
+            Err(Failure::about(path.display(), what).into())
+        }
         _ => Ok(()),
     }
 }
@@ -605,33 +618,43 @@ fn require_nodes(path: &Path, nodes: u64, losses: &Losses) -> Result<(), Convers
 fn refuse_minimal(message: &ChakraMessage) -> io::Result<()> {
     match message {
         ChakraMessage::Metadata(metadata) if is_minimal(metadata) => {
-            Err(io::Error::other(ConversionError::Unused {
-                option: "--attrs full",
-                applies: "adds nothing to a file written with --attrs minimal; link the recording again",
-            }))
+            let problem = "--attrs full adds nothing to a file written with --attrs minimal";
+            let failure = Failure::new(problem).advise("link the recording again");
+            Err(io::Error::other(failure))
         }
         _ => Ok(()),
     }
+}
+
+/// Describes losses in one line; empty if there are none.
+fn describe_losses(losses: &Losses) -> String {
+    let parts = losses
+        .iter()
+        .map(|(kind, count)| format!("{}: {count}", kind.describe()));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn hand_on_messages(
     path: &Path,
     source: Box<dyn Read + Send>,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, ConversionError> {
-    for_each_message(source, sink).map_err(|error| ConversionError::of_messages(path, error))
+) -> Result<Losses, RunError> {
+    for_each_message(source, sink).map_err(|error| match error {
+        MessageError::Read(cause) => RunError::unreadable(path.display(), cause),
+        MessageError::Sink(cause) => RunError::unreadable(path.display(), cause),
+    })
 }
 
 fn hand_on_tables(
     path: &Path,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, ConversionError> {
+) -> Result<Losses, RunError> {
     let graph = tables::read(path)?;
     let metadata = std::iter::once(ChakraMessage::Metadata(graph.metadata));
     let nodes = graph.nodes.into_iter();
     let nodes = nodes.map(|node| ChakraMessage::Node(Box::new(node)));
     for message in metadata.chain(nodes) {
-        sink(message).map_err(ConversionError::Sink)?;
+        sink(message).map_err(|cause| RunError::unreadable(path.display(), cause))?;
     }
     Ok(Losses::default())
 }

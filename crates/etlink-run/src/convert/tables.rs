@@ -1,12 +1,11 @@
 //! Graphs as Parquet: a folder with two tables.
 
-use super::error::ConversionError;
 use super::format::NODES;
 use crate::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
 use crate::made_run::write_set;
-use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::output::{FileSet, OutputFormat, not_ours};
 use crate::storage;
 use etlink_chakra::messages::ChakraMessages;
 use etlink_tables::{has_mark, written_graph};
@@ -15,17 +14,13 @@ use std::path::Path;
 /// File name of the edge table.
 const EDGES: &str = "edges.parquet";
 
-pub(super) fn read(folder: &Path) -> Result<ChakraMessages, ConversionError> {
+pub(super) fn read(folder: &Path) -> Result<ChakraMessages, RunError> {
     let open = |name: &str| {
         let path = folder.join(name);
-        let file = storage::open_to_seek(&path).with_path(FileAction::Open, &path);
-        file.map_err(RunError::from)
+        storage::open_to_seek(&path).with_path(FileAction::Open, &path)
     };
     let tables = written_graph::read_graph(open(NODES)?, open(EDGES)?);
-    tables.map_err(|source| ConversionError::Tables {
-        path: folder.to_owned(),
-        source,
-    })
+    tables.map_err(|cause| RunError::unreadable(folder.display(), cause))
 }
 
 /// Writes both tables. Returns their size, bytes.
@@ -41,12 +36,12 @@ pub(super) fn write(
 }
 
 /// Refuses to replace tables that etlink did not write.
-fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), OutputError> {
+fn refuse_foreign(folder: &Path, overwrite: bool) -> Result<(), RunError> {
     for name in [NODES, EDGES] {
         let path = folder.join(name);
         let is_ours = || storage::open_to_seek(&path).is_ok_and(has_mark);
         if overwrite && may_be_file(&path) && !is_ours() {
-            return Err(OutputError::NotOurs { path });
+            return Err(not_ours(&path));
         }
     }
     Ok(())

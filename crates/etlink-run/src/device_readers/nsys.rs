@@ -15,10 +15,7 @@ pub(super) fn read_nsys(
     let (name, process) = (input.name.clone(), input.process.map(GlobalPid));
     let is_plain = input.plain_path.is_some();
     let file = DatabaseFile::from_input(input)?;
-    let failed = |source| RunError::Database {
-        name: name.clone(),
-        source,
-    };
+    let failed = |cause| RunError::unreadable(&name, cause);
     let connection = file.connect().map_err(failed)?;
     // SQLite reads with one thread per connection
     let second = match options.threads {
@@ -33,9 +30,8 @@ pub(super) fn read_nsys(
     trace.map_err(|source| match source {
         // ranks are determined before reading, for which a compressed file is not unpacked
         etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
-            let count = pids.len();
-            RunError::PackedProcesses { name, count }
+            super::packed_processes(name, pids.len())
         }
-        source => RunError::NsysTrace { name, source },
+        cause => RunError::unreadable(name, cause),
     })
 }

@@ -11,16 +11,13 @@ pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let (name, process) = (input.name.clone(), input.process);
     let is_plain = input.plain_path.is_some();
     let file = DatabaseFile::from_input(input)?;
-    let connection = file.connect().map_err(|source| RunError::Database {
-        name: name.clone(),
-        source,
-    })?;
+    let connection = file.connect();
+    let connection = connection.map_err(|cause| RunError::unreadable(&name, cause))?;
     let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
     trace.map_err(|source| match source {
         etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
-            let count = pids.len();
-            RunError::PackedProcesses { name, count }
+            super::packed_processes(name, pids.len())
         }
-        source => RunError::RocmTrace { name, source },
+        cause => RunError::unreadable(name, cause),
     })
 }

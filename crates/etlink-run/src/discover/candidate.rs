@@ -2,9 +2,10 @@
 
 use super::recorder::Recorder;
 use crate::Progress;
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::database::database_processes;
-use crate::input::{self, InputError, InputFile, InputKind};
+use crate::input::{self, InputFile, InputKind};
 use crate::manifest::RunManifest;
 use crate::rank_rule::RankRule;
 use crate::text::file_name;
@@ -344,7 +345,7 @@ pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Optio
 }
 
 /// Reads the kind, the rank and the number of ranks from the beginning of a file.
-fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), InputError> {
+fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), RunError> {
     let input = input::open(path, &Progress::hidden())?;
     // next to its source traces, it would be a second trace of the rank
     let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);

@@ -1,7 +1,8 @@
 //! Recordings of Nsight Systems that were not exported to SQLite, so that they cannot be read.
 
 use super::candidate::TraceCandidate;
-use crate::input::{self, InputError, InputKind, WantedTrace};
+use crate::error::RunError;
+use crate::input::{self, InputKind, WantedTrace, unread_tables};
 use crate::run_files::RunFiles;
 use crate::text::file_name;
 use std::collections::BTreeSet;
@@ -46,29 +47,25 @@ impl Unexported {
                 1 => String::new(),
                 count => format!(" (and {} more such folders)", count - 1),
             };
-            run.notes.push(format!("{}{more}", unread_tables(first)));
+            run.notes.push(format!(
+                "{}{more}",
+                unread_tables(input::display_name(first))
+            ));
         }
     }
 
     /// Returns the error for the first recording, if there are no other traces.
-    pub(crate) fn into_error(self) -> Option<InputError> {
+    pub(crate) fn into_error(self) -> Option<RunError> {
         let report = self.reports.first().map(|report| unread_report(report));
-        report.or_else(|| self.tables.first().map(|folder| unread_tables(folder)))
+        report.or_else(|| {
+            let folder = self.tables.first()?;
+            Some(unread_tables(input::display_name(folder)).into())
+        })
     }
 }
 
-fn unread_report(report: &Path) -> InputError {
-    InputError::WrongKind {
-        name: input::display_name(report),
-        kind: InputKind::NsysReport,
-        wanted: WantedTrace::Times,
-    }
-}
-
-fn unread_tables(folder: &Path) -> InputError {
-    InputError::NsysTables {
-        name: input::display_name(folder),
-    }
+fn unread_report(report: &Path) -> RunError {
+    WantedTrace::Times.refuse(&input::display_name(report), InputKind::NsysReport)
 }
 
 /// Returns `run` for `run.sqlite`, compressed or not; `None` for other files.

@@ -3,7 +3,7 @@
 use super::least;
 use crate::input::display_name;
 use bytesize::ByteSize;
-use etlink_model::{Setting, advice, command_only};
+use etlink_model::{Failure, Setting, command_only};
 use std::fmt::{Display, Formatter, Result};
 use std::path::PathBuf;
 
@@ -29,28 +29,29 @@ impl Display for MemoryLimit {
 
 /// A rank that needs more memory than available.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OversizedRank {
+pub(crate) struct OversizedRank {
     /// Files of the rank.
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// Unpacked size of the files, bytes.
-    pub unpacked: u64,
+    pub(crate) unpacked: u64,
     /// True if `unpacked` only counts the bytes read until then, because the sizes of standard
     /// input and pipes are unknown.
-    pub is_part: bool,
+    pub(crate) is_part: bool,
     /// Memory needed for linking, bytes.
-    pub needed: u64,
+    pub(crate) needed: u64,
     /// Number of other ranks that are also too large.
-    pub others: usize,
+    pub(crate) others: usize,
     /// Available memory.
-    pub limit: MemoryLimit,
+    pub(crate) limit: MemoryLimit,
     /// True if the rank is a recording, so that a slice of it can be read.
-    pub is_recording: bool,
+    pub(crate) is_recording: bool,
     /// True if the rank would fit with one thread.
-    pub fits_one_thread: bool,
+    pub(crate) fits_one_thread: bool,
 }
 
-impl Display for OversizedRank {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+impl OversizedRank {
+    /// Creates the error of the rank.
+    pub(crate) fn failure(&self) -> Failure {
         let files: Vec<String> = self.files.iter().map(|file| display_name(file)).collect();
         let others = match self.others {
             0 => String::new(),
@@ -64,19 +65,16 @@ impl Display for OversizedRank {
             (_, true) => format!("{size} uncompressed, with more to come, need"),
             (_, false) => format!("{size} uncompressed need"),
         };
-        write!(
-            f,
-            "{}: {unpacked} about {} of memory to link{others}, but {}{}{}",
+        Failure::new(format!(
+            "{}: {unpacked} about {} of memory to link{others}, but {}{}",
             files.join(" and "),
             enough_size(self.needed),
             self.limit,
             self.least_text(),
-            advice(Some(self.remedy()))
-        )
+        ))
+        .advise(self.remedy())
     }
-}
 
-impl OversizedRank {
     /// Returns a remark if the limit is below the minimum for etlink itself.
     fn least_text(&self) -> String {
         let least = least();
@@ -87,8 +85,7 @@ impl OversizedRank {
         }
     }
 
-    /// Returns the remedy.
-    pub fn remedy(&self) -> String {
+    fn remedy(&self) -> String {
         // advises fewer threads only if that helps
         let fewer_threads = if self.fits_one_thread {
             "use fewer threads (-j 1), "

@@ -1,14 +1,15 @@
 //! Finds the files that an earlier merge left in the folder of a run.
 
 use super::{MergeOptions, names, simulator};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::graphs::{is_graph_name, prefix_and_rank};
-use crate::input::InputError;
-use crate::output::{FileSet, OutputError, OutputFormat, Packing};
+use crate::output::{FileSet, OutputFormat, Packing, not_ours};
 use crate::storage;
 use crate::text::file_name;
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
+use etlink_model::{Failure, Setting};
 use etlink_perfetto::PerfettoOrigin;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +47,7 @@ impl EarlierFiles {
         name: &str,
         outputs: &BTreeSet<String>,
         knows_groups: bool,
-    ) -> Result<EarlierFiles, OutputError> {
+    ) -> Result<EarlierFiles, RunError> {
         let mut earlier = EarlierFiles::default();
         let mut other_graphs = vec![];
         for entry in storage::list(folder).with_path(FileAction::ReadFolder, folder)? {
@@ -62,7 +63,7 @@ impl EarlierFiles {
             if outputs.contains(file_name) {
                 // the name alone does not allow replacing a file: a user may have drawn it
                 if !is_ours(&path) {
-                    return Err(OutputError::NotOurs { path });
+                    return Err(not_ours(&path));
                 }
                 earlier.ranks.push(file_name.to_owned());
             // other formats have no list of groups: an existing list is foreign
@@ -79,14 +80,14 @@ impl EarlierFiles {
                     continue;
                 }
                 if !is_ours(&path) {
-                    return Err(OutputError::NotOurs { path });
+                    return Err(not_ours(&path));
                 }
                 earlier.ranks.push(file_name.to_owned());
             } else if let Some(joined) = names::joined_name(file_name)
                 && is_named(options, &path.with_file_name(joined), name)
             {
                 if !is_ours(&path) {
-                    return Err(OutputError::NotOurs { path });
+                    return Err(not_ours(&path));
                 }
                 earlier.not_joined.push(file_name.to_owned());
             } else if is_graph_name(&path) {
@@ -101,7 +102,7 @@ impl EarlierFiles {
             && let Some(groups) = earlier.groups.as_ref()
         {
             let path = folder.join(groups);
-            return Err(OutputError::NotOurs { path });
+            return Err(not_ours(&path));
         }
         // the order of a listing is arbitrary, and messages name the first file
         earlier.ranks.sort();
@@ -132,12 +133,9 @@ impl EarlierFiles {
     ///
     /// # Errors
     /// Fails if they would.
-    pub(super) fn check_other_run(&self, folder: &Path) -> Result<(), OutputError> {
+    pub(super) fn check_other_run(&self, folder: &Path) -> Result<(), RunError> {
         match (&self.other_run, self.simulator.first()) {
-            (Some(other), Some(name)) => Err(OutputError::BesideOtherRun {
-                path: folder.join(name),
-                other: file_name(other),
-            }),
+            (Some(other), Some(name)) => Err(beside_other_run(&folder.join(name), other)),
             _ => Ok(()),
         }
     }
@@ -150,13 +148,20 @@ impl EarlierFiles {
         &self,
         folder: &Path,
         outputs: &BTreeSet<String>,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         let idle = astra::idle_rank();
         for name in &self.ranks {
             let path = folder.join(name);
             // an idle rank of an earlier run equals the one that would be written
             if !outputs.contains(name) && !has_content(&path, &idle)? {
-                return Err(OutputError::SimulatedWithOthers { path });
+                let what = format!(
+                    " is from a rank not selected with {}, and a simulation needs all ranks from \
+                     one merge",
+                    Setting::Ranks
+                );
+                return Err(Failure::about(path.display(), what)
+                    .advise(MERGE_ALL)
+                    .into());
             }
         }
         Ok(())
@@ -172,7 +177,7 @@ impl EarlierFiles {
         &self,
         folder: &Path,
         joined: &BTreeSet<String>,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         // merged JSON of both kinds is among `ranks`
         let before = || self.ranks.iter().chain(&self.not_joined);
         let is_apart = |file: &String| names::joined_name(file).is_some();
@@ -186,8 +191,14 @@ impl EarlierFiles {
         }
         match before().find(|file| is_apart(file) && of_part.contains(*file)) {
             Some(file) => {
+                let what = " was not joined with the ranks whose files stay, and this merge \
+                            includes none of those ranks";
+                let remedy = format!(
+                    "merge all ranks, write to another folder, or include it with {}",
+                    Setting::AllowMismatch
+                );
                 let path = folder.join(file);
-                Err(OutputError::NotJoinedBefore { path })
+                Err(Failure::about(path.display(), what).advise(remedy).into())
             }
             None => Ok(()),
         }
@@ -203,7 +214,7 @@ impl EarlierFiles {
         set: &FileSet,
         groups: &BTreeMap<u32, Vec<u64>>,
         is_part: bool,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         let is_alone = !is_part || self.ranks.iter().all(|name| set.has(name));
         if !set.has(file::GROUPS) {
             return Ok(());
@@ -221,13 +232,29 @@ impl EarlierFiles {
         // groups are numbered within the joined ranks: the same number may mean another group
         match &self.other_run {
             _ if before == after => Ok(()),
-            Some(other) => Err(OutputError::BesideOtherRun {
-                path,
-                other: file_name(other),
-            }),
-            None => Err(OutputError::GroupsOfOthers { path }),
+            Some(other) => Err(beside_other_run(&path, other)),
+            None => {
+                let what = format!(
+                    " would no longer fit the files of ranks not selected with {}",
+                    Setting::Ranks
+                );
+                Err(Failure::about(path.display(), what)
+                    .advise(MERGE_ALL)
+                    .into())
+            }
         }
     }
+}
+
+/// Remedy for files that must be from one merge of all ranks.
+const MERGE_ALL: &str = "merge all ranks, or write to another folder";
+
+/// Creates the error for a file that a file of another run needs.
+fn beside_other_run(path: &Path, other: &Path) -> RunError {
+    let other = file_name(other);
+    let what = format!(" would no longer fit {other} next to it, which is from another run");
+    let remedy = "write to another folder, or first remove the files of that run";
+    Failure::about(path.display(), what).advise(remedy).into()
 }
 
 /// Returns true if a graph has the name of a rank of another run.
@@ -279,7 +306,7 @@ pub(super) fn is_ours(path: &Path) -> bool {
     let input = match input::open(path, &Progress::hidden()) {
         Ok(input) => input,
         // a timeline is not an input
-        Err(InputError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,
+        Err(RunError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,
         Err(_) => return false,
     };
     // the content is converted back to the recording, which does not name etlink
@@ -294,7 +321,7 @@ pub(super) fn is_ours(path: &Path) -> bool {
     has_mark(&head, "etlink ") && keys.into_iter().any(|key| has_mark(&head, key))
 }
 
-fn has_content(path: &Path, content: &[u8]) -> Result<bool, OutputError> {
+fn has_content(path: &Path, content: &[u8]) -> Result<bool, RunError> {
     let size = storage::file_data(path)
         .with_path(FileAction::Read, path)?
         .bytes;

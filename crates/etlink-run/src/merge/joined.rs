@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Join of the ranks of a run.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRun {
     /// Folder of the run.
@@ -107,7 +107,7 @@ impl MergedRun {
             matches: join,
             clocks,
             ..
-        } = JoinedRun::as_recorded(facts, how.align);
+        } = JoinedRun::as_recorded(facts, !how.no_align);
         // a simulator hangs if two ranks state different sizes for one collective
         let mut agreed = agree(&facts, &sizes, &join, options.simulator.is_some());
         agreed.set_device(RooflineDevice::of_run(devices));
@@ -175,14 +175,6 @@ impl MergedRun {
                 .count() as u64
         };
         MergedRun {
-            run: String::new(),
-            ranks: vec![],
-            world_size: None,
-            absent: vec![],
-            excluded: vec![],
-            taken_in: vec![],
-            absent_note: None,
-            strangers: vec![],
             groups: join.groups.clone(),
             collectives: count(false),
             messages: count(true),
@@ -198,15 +190,8 @@ impl MergedRun {
                 .filter(|joint| !joint.is_whole())
                 .count() as u64,
             problems: join.problems.clone(),
-            clocks: vec![],
-            timeline: None,
-            common: None,
-            agreed: RunAgreement::default(),
             is_silent: true,
-            network: None,
-            labels: vec![],
-            simulated: 0,
-            is_of_all: false,
+            ..MergedRun::default()
         }
     }
 

@@ -29,11 +29,10 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
 use crate::output::{
-    FileSet, OutputError, OutputFormat, Packing, Piece, Target, refuse_input_folder,
+    FileSet, OutputFormat, Packing, Piece, Target, no_target, refuse_input_folder,
 };
-use crate::prepared::PrepareError;
 use crate::rank_results::{RankJob, cache_settings, cached_result};
-use crate::run::{LinkedRank, RankEntry, RunSet, RunSource};
+use crate::run::{LinkedRank, RankEntry, RunSet, RunSource, only_graphs};
 use crate::shard::Shard;
 use crate::storage;
 use crate::stored::{read_stored, write_stored};
@@ -43,14 +42,14 @@ use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::NetworkBackend;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
-use etlink_model::GlobalRank;
+use etlink_model::{Failure, GlobalRank};
 use joined::JoinMember;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Form of the merged output.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
     /// Format of the files: one per rank, or one per run for Perfetto.
     pub format: OutputFormat,
@@ -77,20 +76,6 @@ pub struct AstraSimOptions {
     pub roofline: bool,
     /// Simulator of the network.
     pub backend: NetworkBackend,
-}
-
-impl Default for MergeOptions {
-    fn default() -> Self {
-        MergeOptions {
-            format: OutputFormat::Chakra,
-            chakra: ChakraOptions::default(),
-            packing: Packing::Plain,
-            timeline_name: None,
-            simulator: None,
-            overwrite: false,
-            shard: Shard::WHOLE,
-        }
-    }
 }
 
 impl MergeOptions {
@@ -261,7 +246,9 @@ pub fn merge(
 ) -> Result<MergeReport, RunError> {
     check_source(runs, output, options)?;
     if options.shard != Shard::WHOLE && options.is_timeline() {
-        return Err(PrepareError::OneFile.into());
+        let problem =
+            "a shard writes files of its ranks: leave --shard out for one file of all ranks";
+        return Err(Failure::new(problem).into());
     }
     let work = rank_work(options);
     if let Some(shard) = runs.options.prepare {
@@ -296,16 +283,17 @@ pub fn merge(
 /// Refuses sources that cannot be merged, or not in this form.
 fn check_source(runs: &RunSet, output: &Path, options: &MergeOptions) -> Result<(), RunError> {
     if runs.runs.iter().any(RunFiles::is_written) {
-        return Err(RunError::OnlyWrittenGraphs {
-            source_name: runs.source_name(),
-        });
+        return Err(only_graphs(runs.source_name()));
     }
     if options.simulator.is_some() && (!options.is_et() || options.packing != Packing::Plain) {
-        return Err(RunError::SimulatorFormat);
+        let problem = Failure::new("simulators read only plain .et files");
+        return Err(problem
+            .advise("leave out the format and the compression")
+            .into());
     }
     let ranks = runs.runs.iter().flat_map(|run| &run.ranks);
     let inputs = ranks.flat_map(|rank| rank.host.iter().chain(&rank.device));
-    Ok(refuse_input_folder(output, inputs)?)
+    refuse_input_folder(output, inputs)
 }
 
 /// Output of a run.
@@ -386,11 +374,11 @@ fn output_place(
 
 /// Refuses ranks that already have a file from a merge in which they were not joined: the rank
 /// would have two files.
-fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), OutputError> {
+fn check_not_joined(folder: &Path, outputs: &BTreeSet<String>) -> Result<(), RunError> {
     for entry in storage::list(folder).with_path(FileAction::ReadFolder, folder)? {
         let joined = entry.name().to_str().and_then(names::joined_name);
         if joined.is_some_and(|joined| outputs.contains(&joined)) {
-            return Err(OutputError::Exists { path: entry.path });
+            return Err(RunError::Exists { path: entry.path });
         }
     }
     Ok(())
@@ -585,7 +573,7 @@ impl Merger<'_> {
             OutputFormat::Chrome | OutputFormat::Perfetto => false,
             // its times may be aligned to the clock of the first rank
             OutputFormat::Chakra => {
-                let is_aligned = self.runs.options.align;
+                let is_aligned = !self.runs.options.no_align;
                 silent && !alone && !is_aligned && self.options.simulator.is_none()
             }
         }
@@ -622,10 +610,10 @@ impl Merger<'_> {
     }
 
     /// Returns the output file of a rank, or of its part of a timeline.
-    fn target(&self, entry: RankEntry<'_>, is_joined: bool) -> Result<Target, OutputError> {
+    fn target(&self, entry: RankEntry<'_>, is_joined: bool) -> Result<Target, RunError> {
         let place = self.places[self.runs.ranks[entry.index].0].as_ref();
         // a rank that is linked was requested, so its run has an output
-        let set = &place.ok_or(OutputError::NoTarget)?.set;
+        let set = &place.ok_or_else(no_target)?.set;
         if let Some(timeline) = timeline::target(self.options, set) {
             return timeline;
         }
@@ -687,7 +675,7 @@ impl Merger<'_> {
     }
 
     /// Refuses a subset of ranks that would add a rank to an earlier run that had excluded it.
-    fn check_parts(&self, ranks: &[MergedRank]) -> Result<(), OutputError> {
+    fn check_parts(&self, ranks: &[MergedRank]) -> Result<(), RunError> {
         let how = &self.runs.options;
         if how.ranks.is_none() || how.allow_mismatch {
             return Ok(());
@@ -780,7 +768,7 @@ impl Merger<'_> {
 
     /// Refuses a list of groups that differs from the one with which the remaining files were
     /// written.
-    fn check_groups(&self, runs: &[MergedRun]) -> Result<(), OutputError> {
+    fn check_groups(&self, runs: &[MergedRun]) -> Result<(), RunError> {
         let is_part = self.runs.options.ranks.is_some();
         for (place, joined) in self.places.iter().zip(runs) {
             if let Some(RunPlace { set, earlier }) = place {

@@ -5,13 +5,13 @@ use super::{MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
-use crate::output::{FileSet, OutputError, OutputFormat};
+use crate::output::{FileSet, OutputFormat, not_ours};
 use crate::storage;
 use etlink_chakra::TracePart;
 use etlink_chakra::astra::{
     self, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file, ns3_file,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{Failure, GlobalRank, Setting};
 use memchr::memmem;
 use std::path::Path;
 
@@ -65,7 +65,7 @@ fn backend_files(backend: NetworkBackend) -> Vec<&'static str> {
 pub(super) fn earlier_files(
     options: &MergeOptions,
     folder: &Path,
-) -> Result<Vec<String>, OutputError> {
+) -> Result<Vec<String>, RunError> {
     let mut names = vec![file::README, file::SYSTEM, file::NETWORK, file::MEMORY];
     names.extend(backend_files(NetworkBackend::Ns3));
     names.extend(backend_files(NetworkBackend::Htsim));
@@ -83,16 +83,14 @@ pub(super) fn earlier_files(
             None
         };
         return match foreign {
-            Some(name) => Err(OutputError::NotOurs {
-                path: folder.join(name),
-            }),
+            Some(name) => Err(not_ours(&folder.join(name))),
             None => Ok(vec![]),
         };
     }
     Ok(files)
 }
 
-fn has_our_readme(folder: &Path) -> Result<bool, OutputError> {
+fn has_our_readme(folder: &Path) -> Result<bool, RunError> {
     let readme = folder.join(file::README);
     if !may_be_file(&readme) {
         return Ok(false);
@@ -128,12 +126,13 @@ fn idle_ranks(
         .take(MAX_IDLE + 1)
         .collect();
     if idle.len() > MAX_IDLE {
-        return Err(RunError::TooManyAbsent {
-            folder: folder.to_owned(),
-            ranks: all,
-            traces: joined.ranks.len(),
-            most: MAX_IDLE,
-        });
+        let what = format!(
+            ": only {} of {all} ranks have traces: more than {MAX_IDLE} ranks are missing, and \
+             ASTRA-sim needs a file per rank",
+            joined.ranks.len()
+        );
+        let remedy = format!("add their traces, or leave {} out", Setting::ForAstraSim);
+        return Err(Failure::about(folder.display(), what).advise(remedy).into());
     }
     Ok(idle)
 }
@@ -211,7 +210,7 @@ pub(super) fn write_files(
     Ok(())
 }
 
-fn put_file(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
+fn put_file(set: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
     let target = set.target(name, OutputFormat::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())

@@ -8,7 +8,7 @@ use super::{MergeOptions, MergedRank, MergedRun, Merger};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::job::{self, JobReport, LinkJob};
-use crate::output::{FileSet, OutputError, OutputFormat, Piece, Target};
+use crate::output::{FileSet, OutputFormat, Piece, Target};
 use etlink_link::LinkedTrace;
 use etlink_report::perfetto::TimelineRank;
 
@@ -61,7 +61,7 @@ pub(super) fn file_name(options: &MergeOptions) -> Option<&str> {
 }
 
 /// Returns the output of a run's timeline.
-pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target, OutputError>> {
+pub(super) fn target(options: &MergeOptions, set: &FileSet) -> Option<Result<Target, RunError>> {
     Some(set.target(file_name(options)?, options.format))
 }
 

@@ -1,7 +1,7 @@
 //! Objects of a set: uploaded completely, but invisible until all are written.
 
 use super::commit_error;
-use super::error::OutputError;
+use crate::error::RunError;
 use crate::storage::upload::UploadedObject;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl WaitingObjects {
         folder: &Path,
         names: &[String],
         overwrite: bool,
-    ) -> (usize, Option<OutputError>) {
+    ) -> (usize, Option<RunError>) {
         let (mut done, mut failed) = (0, None);
         for names in names.chunks(COMMITS_AT_ONCE) {
             let objects = names
@@ -66,7 +66,8 @@ impl WaitingObjects {
 #[cfg(feature = "s3")]
 #[cfg(test)]
 mod tests {
-    use crate::output::{FileSet, OutputError, OutputFormat, Target};
+    use crate::error::RunError;
+    use crate::output::{FileSet, OutputFormat, Target};
     use crate::storage::{exists, list, read};
     use std::path::Path;
 
@@ -75,7 +76,7 @@ mod tests {
         (0..5_000_000u32).flat_map(u32::to_le_bytes).collect()
     }
 
-    fn write(set: &FileSet, name: &str, content: &[u8]) -> Result<(), OutputError> {
+    fn write(set: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
         let target = set.target(name, OutputFormat::Chakra)?;
         let ((), bytes) = target.write(|out| out.write_all(content))?;
         assert_eq!(bytes, content.len() as u64);
@@ -124,12 +125,12 @@ mod tests {
         let early = new(false).expect("a target");
         let first = new(false).expect("a target");
         first.write(|out| out.write_all(b"1")).expect("writes");
-        assert!(matches!(new(false), Err(OutputError::Exists { .. })));
+        assert!(matches!(new(false), Err(RunError::Exists { .. })));
         // another program was faster
         for content in [b"2".to_vec(), large()] {
             let refused = early.write(|out| out.write_all(&content));
             assert!(
-                matches!(refused, Err(OutputError::Exists { .. })),
+                matches!(refused, Err(RunError::Exists { .. })),
                 "{refused:?}"
             );
         }

@@ -4,11 +4,13 @@
 //! Pieces of raw deflate that end on a byte boundary can be concatenated to one member, as in
 //! `pigz`.
 
-use super::error::OutputError;
 use super::set::{SetMembers, SetPlace};
 use super::work::WorkFolder;
 use super::{OutputPlace, Packing, Target, disk};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
+use crate::output::no_target;
+use etlink_model::Failure;
 use flate2::{Compress, Compression, Crc, FlushCompress};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -45,21 +47,22 @@ enum Folder {
 }
 
 impl Folder {
-    fn new(target: &Target) -> Result<Folder, OutputError> {
+    fn new(target: &Target) -> Result<Folder, RunError> {
         match &target.place {
             OutputPlace::File { work, .. } => Ok(Folder::File(Arc::clone(work))),
             OutputPlace::Member { set, .. } if matches!(set.place, SetPlace::Disk(_)) => {
                 Ok(Folder::Set(Arc::clone(set)))
             }
             OutputPlace::Member { .. } | OutputPlace::Object => Folder::temporary(target),
-            OutputPlace::Stdout | OutputPlace::Stream(_) => Err(OutputError::NoPlaceForPieces {
-                path: target.path.clone(),
-            }),
+            OutputPlace::Stdout | OutputPlace::Stream(_) => {
+                let path = target.path.display();
+                Err(Failure::new(format!("cannot write next to {path}")).into())
+            }
         }
     }
 
     /// Creates a temporary folder for pieces of an object, because stores are not read back.
-    fn temporary(target: &Target) -> Result<Folder, OutputError> {
+    fn temporary(target: &Target) -> Result<Folder, RunError> {
         let number = PIECES.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
         let work = WorkFolder::claim(&std::env::temp_dir(), OsStr::new(&name), &target.path)?;
@@ -92,10 +95,10 @@ impl Target {
     pub fn piece<T>(
         &self,
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
-    ) -> Result<(T, Piece), OutputError> {
+    ) -> Result<(T, Piece), RunError> {
         let beside = FileAction::WriteBeside;
         let folder = Folder::new(self)?;
-        let work = folder.work().ok_or(OutputError::NoTarget)?;
+        let work = folder.work().ok_or_else(no_target)?;
         let number = PIECES.fetch_add(1, Ordering::Relaxed);
         let name = format!("piece-{number}");
         let path = work.path().join(&name);
@@ -127,7 +130,7 @@ impl Target {
         pieces: Vec<Piece>,
         between: &[u8],
         end: &[u8],
-    ) -> Result<u64, OutputError> {
+    ) -> Result<u64, RunError> {
         let plain = Target {
             packing: Packing::Plain,
             ..self.clone()

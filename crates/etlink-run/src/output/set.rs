@@ -1,16 +1,17 @@
 //! Sets of files that belong together, such as the files of all ranks. They replace the files of an
 //! earlier run as a whole.
 
-use super::error::OutputError;
 use super::objects::WaitingObjects;
 use super::packing::packing_of;
 use super::work::WorkFolder;
 use super::{OutputFormat, OutputPlace, Target, disk, refuse_existing};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::interrupt::Changes;
 use crate::shard::Shard;
 use crate::storage::upload;
 use crate::storage::{self, is_url, trimmed};
+use etlink_model::{Failure, Setting};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ impl FileSet {
     ///
     /// # Errors
     /// Fails if another process is writing a set there, or the folder cannot be written.
-    pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, OutputError> {
+    pub fn new(folder: &Path, overwrite: bool) -> Result<FileSet, RunError> {
         FileSet::of_shard(folder, overwrite, Shard::WHOLE)
     }
 
@@ -75,10 +76,11 @@ impl FileSet {
     ///
     /// # Errors
     /// Fails like [`FileSet::new`], if another process is writing the set of the same shard.
-    pub fn of_shard(folder: &Path, overwrite: bool, shard: Shard) -> Result<FileSet, OutputError> {
+    pub fn of_shard(folder: &Path, overwrite: bool, shard: Shard) -> Result<FileSet, RunError> {
         // `-` is standard output everywhere else; use `./-` for a folder of that name
         if folder.starts_with("-") {
-            return Err(OutputError::FolderOnStdout);
+            let problem = Failure::new("standard output cannot take several files");
+            return Err(problem.advise("give a folder").into());
         }
         // the folder of a run that is the root itself ends with a slash
         let folder = trimmed(folder);
@@ -130,7 +132,7 @@ impl FileSet {
     ///
     /// # Errors
     /// Fails if the file exists and must not be replaced.
-    pub fn target(&self, name: &str, format: OutputFormat) -> Result<Target, OutputError> {
+    pub fn target(&self, name: &str, format: OutputFormat) -> Result<Target, RunError> {
         let path = self.folder.join(name);
         refuse_existing(&path, &path, self.overwrite)?;
         Ok(Target {
@@ -168,7 +170,7 @@ impl FileSet {
     /// # Errors
     /// Fails if a file cannot be moved. Then everything is unchanged, or the folder is refused until
     /// a set replaces its files; the error states which.
-    pub fn replace(&self, earlier: Vec<String>) -> Result<(), OutputError> {
+    pub fn replace(&self, earlier: Vec<String>) -> Result<(), RunError> {
         let written: Vec<String> = self.written().iter().cloned().collect();
         if written.is_empty() && earlier.is_empty() {
             return Ok(());
@@ -189,7 +191,7 @@ impl FileSet {
         work: &WorkFolder,
         written: &[String],
         earlier: &[String],
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         let changes = Changes::begin();
         // an interrupted run has left files of two runs
         let mut changed = work.is_marked();
@@ -201,12 +203,16 @@ impl FileSet {
             }
             return Ok(());
         };
-        let (folder, source) = (self.folder.clone(), Box::new(error));
-        Err(if !changed && work.unmark().is_ok() {
-            OutputError::NothingReplaced { folder, source }
+        let folder = self.folder.display();
+        let problem = if !changed && work.unmark().is_ok() {
+            format!("nothing in {folder} was replaced")
         } else {
-            OutputError::PartlyReplaced { folder, source }
-        })
+            format!(
+                "{folder}: not all files are replaced; fix the cause and repeat the command with {}",
+                Setting::Overwrite
+            )
+        };
+        Err(Failure::new(problem).because(error).into())
     }
 
     /// Moves and removes the files. Sets `changed` at the first change that is visible in the
@@ -217,7 +223,7 @@ impl FileSet {
         written: &[String],
         earlier: &[String],
         changed: &mut bool,
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         work.mark()
             .with_path(FileAction::WriteInFolder, work.path())?;
         let mut folders = BTreeSet::from([self.folder.clone()]);
@@ -253,7 +259,7 @@ impl FileSet {
         waiting: &WaitingObjects,
         written: &[String],
         earlier: &[String],
-    ) -> Result<(), OutputError> {
+    ) -> Result<(), RunError> {
         // held, so that a signal ends the program before or after all of them
         let _changes = Changes::begin();
         let (done, failed) = waiting.commit(&self.folder, written, self.overwrite);
@@ -261,21 +267,22 @@ impl FileSet {
         let removed = stale.iter().try_for_each(|name| {
             let path = self.folder.join(name);
             let removed = storage::remove(&path).with_path(FileAction::RemoveEarlier, &path);
-            removed.map_err(OutputError::from)
+            removed.map_err(RunError::from)
         });
         let Some(error) = failed.or(removed.err()) else {
             return Ok(());
         };
-        let (folder, source) = (self.folder.clone(), Box::new(error));
-        Err(match done {
-            0 => OutputError::NothingReplaced { folder, source },
-            _ => OutputError::SomeObjects {
-                folder,
-                done,
-                all: written.len(),
-                source,
-            },
-        })
+        let folder = self.folder.display();
+        let problem = match done {
+            0 => format!("nothing in {folder} was replaced"),
+            _ => format!(
+                "{folder}: only {done} of {} objects are written; fix the cause and repeat the \
+                 command with {}",
+                written.len(),
+                Setting::Overwrite
+            ),
+        };
+        Err(Failure::new(problem).because(error).into())
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeSet<String>> {

@@ -5,10 +5,11 @@
 //! a killed run.
 
 use super::disk;
-use super::error::OutputError;
 use super::work_files::{LOCK, MARK, has_mark, remove, remove_content, remove_work};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::interrupt::Changes;
+use etlink_model::{Failure, Setting};
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -57,31 +58,35 @@ impl WorkFolder {
         folder: &Path,
         name: &OsStr,
         subject: &Path,
-    ) -> Result<WorkFolder, OutputError> {
+    ) -> Result<WorkFolder, RunError> {
         let path = folder.join(work_name(name));
         let work = match WorkFolder::take(&path, true) {
             Ok(work) => work,
             Err(Refusal::Busy(process)) => {
-                return Err(OutputError::Busy {
-                    path: subject.to_owned(),
-                    process,
-                });
+                let process = process_note(process);
+                let what = format!(" is being written by another etlink{process}");
+                let busy = Failure::about(subject.display(), what);
+                return Err(busy
+                    .advise("wait for it to finish, or write elsewhere")
+                    .into());
             }
             Err(Refusal::NoLocks) => {
-                return Err(OutputError::NoLocks {
-                    path: subject.to_owned(),
-                    work: path,
-                });
+                let what = " may be in use by another etlink: this file system has no locks";
+                let work = path.display();
+                let remedy = format!("if no other etlink is running, remove {work}");
+                return Err(Failure::about(subject.display(), what)
+                    .advise(remedy)
+                    .into());
             }
             Err(Refusal::Io(source)) => {
-                return Err(OutputError::NoWorkFolder {
-                    path: subject.to_owned(),
-                    source: FileError {
-                        action: FileAction::WriteInFolder,
-                        path: folder.to_owned(),
-                        source,
-                    },
-                });
+                let subject = subject.display();
+                let cause = FileError {
+                    action: FileAction::WriteInFolder,
+                    path: folder.to_owned(),
+                    source,
+                };
+                let failure = Failure::new(format!("cannot write {subject}")).of(subject);
+                return Err(failure.because(cause).into());
             }
         };
         work.clear().with_path(FileAction::Clear, &path)?;
@@ -206,7 +211,7 @@ impl Drop for WorkFolder {
 ///
 /// # Errors
 /// Fails if the files next to it are being replaced, or this was interrupted: they are of two runs.
-pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
+pub fn is_work_folder(path: &Path) -> Result<bool, RunError> {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     // also folders of `etlink record`: `.etlink` has files that its processes are writing
     if name != b".etlink" && !name.starts_with(b".etlink-") {
@@ -217,12 +222,22 @@ pub fn is_work_folder(path: &Path) -> Result<bool, OutputError> {
         let process = File::open(path.join(LOCK))
             .ok()
             .and_then(|mut file| process_in(&mut file));
-        return Err(OutputError::BeingReplaced {
-            folder: folder.to_owned(),
-            process,
-        });
+        let process = process_note(process);
+        let what = format!(": another etlink{process} is replacing its files, or was interrupted");
+        let remedy = format!(
+            "try again. If the error persists, repeat the command that wrote the files with {}",
+            Setting::Overwrite
+        );
+        return Err(Failure::about(folder.display(), what).advise(remedy).into());
     }
     Ok(true)
+}
+
+fn process_note(process: Option<u32>) -> String {
+    match process {
+        Some(process) => format!(" (process {process})"),
+        None => String::new(),
+    }
 }
 
 /// Removes the work of ended processes in `folder`, except where `stays` is true. Failures are left

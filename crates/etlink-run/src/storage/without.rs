@@ -1,17 +1,14 @@
 //! Replacements in a build without the feature `s3`, which reads no URLs.
 
 use super::{FileData, FolderEntry, OpenFile};
-use crate::missing_feature::MissingFeature;
+use crate::missing_feature;
 use std::io;
 use std::path::Path;
 
 pub(super) fn refuse<T>() -> io::Result<T> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        MissingFeature {
-            what: "a URL",
-            feature: "s3",
-        },
+        missing_feature("a URL", "s3"),
     ))
 }
 

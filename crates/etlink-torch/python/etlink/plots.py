@@ -152,25 +152,24 @@ def critical_path(run: Run) -> altair.Chart:
 
 
 def roofline(run: Run) -> altair.Chart:
-    """Plots operations per second of kernels against operations per byte, from the table
-    `roofline`. Kernels with unknown shapes are left out."""
+    """Plots operations per second of ops against operations per byte, from the table `ops`. Ops
+    with unknown work are left out."""
     alt = _altair()
-    columns = ["rank", "name", "formula", "rows", "duration_ns", "operations", "bytes"]
-    lines = _lines(run, "roofline", columns)
+    columns = ["rank", "op", "shapes", "kernel", "formula", "count", "sum_ns", "operations"]
+    columns += ["bytes", "operations_per_byte", "tflops"]
+    lines = _lines(run, "ops", columns)
     known = [line for line in lines if line["operations"] and line["bytes"]]
     chart: altair.Chart = (
         alt.Chart(_data(alt, known), title="Roofline")
-        .transform_calculate(
-            intensity="datum.operations / datum.bytes",
-            tflops="datum.operations / datum.duration_ns / 1e3",
-        )
         .mark_circle()
         .encode(
-            x=alt.X("intensity:Q", scale=alt.Scale(type="log"), title="operations per byte"),
+            x=alt.X(
+                "operations_per_byte:Q", scale=alt.Scale(type="log"), title="operations per byte"
+            ),
             y=alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="10¹² operations per second"),
-            size=alt.Size("duration_ns:Q"),
+            size=alt.Size("sum_ns:Q"),
             color=alt.Color("formula:N"),
-            tooltip=["rank:N", "name:N", "rows:Q", "intensity:Q", "tflops:Q", "duration_ns:Q"],
+            tooltip=["rank:N", "op:N", "shapes:N", "count:Q", "tflops:Q", "sum_ns:Q"],
         )
     )
     return chart

@@ -1,7 +1,9 @@
 //! Arguments of `etlink convert`.
 
-use super::{Attributes, JsonArgs, OverwriteArgs};
-use clap::{Args, ValueEnum};
+use super::names::{self, one_of};
+use super::{JsonArgs, OverwriteArgs};
+use clap::Args;
+use etlink_chakra::AttributeSet;
 use etlink_chakra::picture::NodeChoice;
 use etlink_run::convert::{ConvertOptions, GraphFormat, TextRanks};
 use etlink_workload::goal::CollectiveAlgorithm;
@@ -28,13 +30,23 @@ pub struct ConvertArgs {
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
     /// Input format [default: by the content]
-    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
-    pub from: Option<GraphFormatName>,
+    #[arg(
+        long,
+        value_parser = one_of(names::GRAPH_FORMATS),
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub from: Option<GraphFormat>,
     /// Output format [default: by the output's extension]
     ///
     /// Formats: chakra, jsonizer, parquet, dot, graphml, mermaid, goal.
-    #[arg(long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
-    pub to: Option<GraphFormatName>,
+    #[arg(
+        long,
+        value_parser = one_of(names::GRAPH_FORMATS),
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub to: Option<GraphFormat>,
     /// Draw only nodes with these ids, such as 100..180 (inclusive)
     #[arg(long, value_name = "FIRST..LAST", value_parser = parse_range)]
     pub range: Option<RangeInclusive<u64>>,
@@ -51,8 +63,13 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "RANK")]
     pub rank: Option<i64>,
     /// Algorithm of collectives in GOAL: `ring`, `tree` or `pairwise` [default: ring]
-    #[arg(long, value_enum, value_name = "HOW", hide_possible_values = true)]
-    pub collectives: Option<CollectivesName>,
+    #[arg(
+        long,
+        value_parser = one_of(names::ALGORITHMS),
+        value_name = "HOW",
+        hide_possible_values = true
+    )]
+    pub collectives: Option<CollectiveAlgorithm>,
     /// Number of ranks of a text workload, one file each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub ranks: Option<u32>,
@@ -65,8 +82,13 @@ pub struct ConvertArgs {
     )]
     pub passes: Option<u32>,
     /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: as in the input]
-    #[arg(long, value_enum, value_name = "SET", hide_possible_values = true)]
-    pub attrs: Option<Attributes>,
+    #[arg(
+        long,
+        value_parser = one_of(names::ATTRIBUTES),
+        value_name = "SET",
+        hide_possible_values = true
+    )]
+    pub attrs: Option<AttributeSet>,
     // not StrictArgs: no other trace is left out here
     /// Write nothing and exit with 1 if the output would lack part of the input
     #[arg(long)]
@@ -77,86 +99,24 @@ pub struct ConvertArgs {
     pub overwrite: OverwriteArgs,
 }
 
-/// Names of formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum GraphFormatName {
-    /// Chakra protobuf
-    Chakra,
-    /// JSON of Chakra protobuf, as chakra_jsonizer prints it
-    Jsonizer,
-    /// Merged JSON
-    #[value(name = "etplus")]
-    EtPlus,
-    /// Tables of nodes and edges
-    Parquet,
-    /// Text workload of ASTRA-sim 1.0
-    Text,
-    /// Graphviz
-    Dot,
-    /// GraphML
-    #[value(name = "graphml")]
-    GraphMl,
-    /// Mermaid
-    Mermaid,
-    /// Schedules of LogGOPSim and ATLAHS
-    Goal,
-}
-
-/// Algorithms that turn collectives into messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CollectivesName {
-    /// Along a ring
-    Ring,
-    /// Along trees
-    Tree,
-    /// Each with each
-    Pairwise,
-}
-
-impl From<GraphFormatName> for GraphFormat {
-    fn from(name: GraphFormatName) -> Self {
-        match name {
-            GraphFormatName::Chakra => GraphFormat::Chakra,
-            GraphFormatName::Jsonizer => GraphFormat::Jsonizer,
-            GraphFormatName::EtPlus => GraphFormat::EtPlus,
-            GraphFormatName::Parquet => GraphFormat::Parquet,
-            GraphFormatName::Text => GraphFormat::Text,
-            GraphFormatName::Dot => GraphFormat::Dot,
-            GraphFormatName::GraphMl => GraphFormat::GraphMl,
-            GraphFormatName::Mermaid => GraphFormat::Mermaid,
-            GraphFormatName::Goal => GraphFormat::Goal,
-        }
-    }
-}
-
-impl From<CollectivesName> for CollectiveAlgorithm {
-    fn from(name: CollectivesName) -> Self {
-        match name {
-            CollectivesName::Ring => CollectiveAlgorithm::Ring,
-            CollectivesName::Tree => CollectiveAlgorithm::Tree,
-            CollectivesName::Pairwise => CollectiveAlgorithm::Pairwise,
-        }
-    }
-}
-
 impl ConvertArgs {
     /// Returns the options of the library.
     pub fn options(&self) -> ConvertOptions {
         ConvertOptions {
-            from: self.from.map(GraphFormat::from),
-            to: self.to.map(GraphFormat::from),
+            from: self.from,
+            to: self.to,
             choice: NodeChoice {
                 ids: self.range.clone(),
                 step: self.step,
                 depth: self.depth,
             },
             rank: self.rank,
-            algorithm: self.collectives.map(CollectiveAlgorithm::from),
+            algorithm: self.collectives,
             text: self.ranks.map(|ranks| TextRanks {
                 ranks,
                 passes: self.passes.unwrap_or(1),
             }),
-            attributes: self.attrs.map(etlink_chakra::AttributeSet::from),
+            attributes: self.attrs,
             strict: self.strict,
             overwrite: self.overwrite.overwrite,
         }

@@ -1,5 +1,6 @@
 //! Arguments of `etlink generate` and `etlink scale`.
 
+use super::names::{self, one_of};
 use super::{JsonArgs, OverwriteArgs};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
@@ -155,43 +156,16 @@ pub struct ScaleArgs {
     /// Kinds: `all-to-all`, `all-gather`, `reduce-scatter`, `broadcast`, `all-reduce`.
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of(names::COLLECTIVES),
         value_name = "KIND",
         value_delimiter = ',',
         hide_possible_values = true
     )]
-    pub keep: Vec<CollectiveName>,
+    pub keep: Vec<CollectiveCommType>,
     #[command(flatten)]
     pub print: JsonArgs,
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
-}
-
-/// Names of collectives that simulators run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CollectiveName {
-    /// All-to-all
-    AllToAll,
-    /// All-gather
-    AllGather,
-    /// Reduce-scatter
-    ReduceScatter,
-    /// Broadcast
-    Broadcast,
-    /// All-reduce
-    AllReduce,
-}
-
-impl From<CollectiveName> for CollectiveCommType {
-    fn from(name: CollectiveName) -> Self {
-        match name {
-            CollectiveName::AllToAll => CollectiveCommType::AllToAll,
-            CollectiveName::AllGather => CollectiveCommType::AllGather,
-            CollectiveName::ReduceScatter => CollectiveCommType::ReduceScatter,
-            CollectiveName::Broadcast => CollectiveCommType::Broadcast,
-            CollectiveName::AllReduce => CollectiveCommType::AllReduce,
-        }
-    }
 }
 
 impl GenerateArgs {
@@ -265,7 +239,7 @@ impl ScaleArgs {
         ScaleOptions {
             ranks: self.ranks,
             data_parallel: self.data_parallel.clone(),
-            keep: self.keep.iter().map(|kind| (*kind).into()).collect(),
+            keep: self.keep.clone(),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Options that several commands share, each defined once.
 
+use super::names::{self, one_of};
 use crate::commands::ReportForm;
 use bytesize::ByteSize;
 use clap::Args;
+use etlink_link::TensorEdges;
 use etlink_run::shard::Shard;
 use etlink_run::{OverheadRemoval, ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
@@ -140,6 +142,23 @@ pub struct PrepareArgs {
     pub shard: Option<Shard>,
 }
 
+/// Dependencies through tensors.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct TensorArgs {
+    /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`
+    ///
+    /// `raw` is read after write; `all` also has write after read and write after write. They come
+    /// from the tensors of the host trace.
+    #[arg(
+        long,
+        value_parser = one_of(names::TENSOR_DEPS),
+        value_name = "WHICH",
+        default_value = "raw",
+        hide_possible_values = true
+    )]
+    pub tensor_deps: TensorEdges,
+}
+
 /// Definition of a step.
 #[derive(Clone, Debug, Args)]
 pub struct StepArgs {
@@ -216,6 +235,21 @@ impl JsonOrCsvArgs {
             (_, true) => ReportForm::Csv,
             _ => ReportForm::Text,
         }
+    }
+}
+
+impl OverheadArgs {
+    /// Refuses the option for a command whose times are those recorded.
+    ///
+    /// # Errors
+    /// The option is set.
+    pub fn refuse(self) -> anyhow::Result<()> {
+        if self.remove_overhead.is_some() {
+            anyhow::bail!(
+                "--remove-overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `etlink replay`.
 
-use super::{JsonArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs, TensorDeps};
+use super::{JsonArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs, TensorArgs};
 use clap::{ArgGroup, Args};
 use etlink_findings::WhatIfQuestion;
 use etlink_replay::{DurationScale, EdgeKind};
@@ -81,18 +81,8 @@ pub struct TracePairArgs {
     /// Rank, if the trace does not state it
     #[arg(long)]
     pub rank: Option<i64>,
-    /// Tensor dependencies that become edges between threads: `raw`, `all` or `none`
-    ///
-    /// `raw` is read after write; `all` also has write after read and write after write. They come
-    /// from the tensors of the host trace.
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHICH",
-        default_value_t,
-        hide_possible_values = true
-    )]
-    pub tensor_deps: TensorDeps,
+    #[command(flatten)]
+    pub tensors: TensorArgs,
 }
 
 /// Changes to the run.

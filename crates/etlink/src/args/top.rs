@@ -151,11 +151,7 @@ impl TableArgs {
     /// # Errors
     /// The threads cannot be started, or times are asked for that tables of ops do not have.
     pub fn run_options(&self) -> anyhow::Result<RunOptions> {
-        if self.reading.overhead.remove_overhead.is_some() {
-            anyhow::bail!(
-                "--remove-overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
-            );
-        }
+        self.reading.overhead.refuse()?;
         Ok(RunOptions {
             steps_by: self.steps.steps_by.clone(),
             progress: crate::progress::progress_bar(),

@@ -6,7 +6,8 @@ use crate::args::ConvertArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use anyhow::Result;
-use etlink_run::convert::{ConversionError, ConvertReport, convert};
+use etlink_run::RunError;
+use etlink_run::convert::{ConvertReport, convert};
 use std::path::Path;
 
 impl JsonReport for ConvertReport {
@@ -15,7 +16,7 @@ impl JsonReport for ConvertReport {
 
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
     let report = match convert(&args.input, &args.output, &args.options()) {
-        Err(error @ ConversionError::Lossy(_)) => {
+        Err(error @ RunError::Lossy { .. }) => {
             notes::print_message(format_args!("{}: {error}", args.input.display()));
             return Ok(Outcome::Found);
         }

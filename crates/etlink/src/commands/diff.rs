@@ -13,9 +13,9 @@ use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff::{self, percent_change};
 use crate::run_query::RunQuery;
 use crate::table::{
-    Grid, Limit, count, csv_text, enum_name, percent, same_notes, signed_time, time,
+    CsvTable, Grid, Limit, count, enum_name, percent, same_notes, signed_time, time,
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
 use etlink_run::membership::Excluded;
@@ -180,45 +180,19 @@ fn run_tables(
 }
 
 fn changes_csv(changes: &[RowChange]) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record([
-        "name",
-        "on_device",
-        "change",
-        "count_before",
-        "count_after",
-        "before_ns",
-        "after_ns",
-        "cost_ns",
-        "shapes",
-        "stack",
-        "short_name",
-    ])?;
+    let head = "name,on_device,change,count_before,count_after,before_ns,after_ns,cost_ns,shapes,\
+                stack,short_name";
+    let mut out = CsvTable::new(head.split(','))?;
     // include unchanged rows: programs select for themselves
     for change in changes {
-        let [count_before, count_after] = change.counts.map(|count| count.to_string());
-        let [before, after] = change.times_ns.map(|ns| ns.to_string());
-        let kind = enum_name(change.kind);
-        let (shapes, stack) = (
-            change.shapes.clone().unwrap_or_default(),
-            change.stack.join("; "),
-        );
-        let on_device = change.on_device.to_string();
-        out.write_record([
-            &*csv_text(&change.name),
-            &on_device,
-            &kind,
-            &count_before,
-            &count_after,
-            &before,
-            &after,
-            &change.cost_ns.to_string(),
-            &csv_text(&shapes),
-            &csv_text(&stack),
-            &csv_text(change.short_name()),
-        ])?;
+        out.add((
+            (&change.name, change.on_device, enum_name(change.kind)),
+            change.counts.map(|count| count.to_string()),
+            (change.times_ns, change.cost_ns, &change.shapes),
+            (change.stack.join("; "), change.short_name()),
+        ))?;
     }
-    String::from_utf8(out.into_inner()?).context("names are text")
+    out.finish()
 }
 
 fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> String {

@@ -78,7 +78,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     let rules = read_rules(args.trace.rules.as_deref())?;
     let options = RunOptions {
         rank: args.trace.rank,
-        align: !args.no_align,
+        no_align: args.no_align,
         steps_by: args.steps.steps_by.clone(),
         progress: crate::progress::progress_bar(),
         prepare: args.prepare.shard,
@@ -233,7 +233,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         // a single rank waits for nobody, and needs no other clock
         1 => ranks.remove(0).value.alone(),
         _ => {
-            let found = findings_of_ranks(ranks, runs.options.align)?;
+            let found = findings_of_ranks(ranks, !runs.options.no_align)?;
             notes.extend(found.match_notes);
             let cut: Vec<Excluded> = found
                 .left_out

@@ -35,7 +35,7 @@ impl LinkConfig {
         let target = match &args.output {
             Some(path) => {
                 let overwrite = how.overwrite.overwrite;
-                Some(Target::new(path, how.output_format(), overwrite)?)
+                Some(Target::new(path, how.format, overwrite)?)
             }
             None => None,
         };
@@ -54,7 +54,7 @@ impl LinkConfig {
             traces,
             options: RunOptions {
                 rank: args.rank,
-                tensor_deps: how.tensor_deps.into(),
+                tensor_deps: how.tensors.tensor_deps,
                 progress: progress.clone(),
                 ..how.reading.run_options(None)?
             },

@@ -22,7 +22,7 @@ mod simulated;
 mod top;
 mod trigger;
 
-pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery};
+pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery, OpsDocument};
 pub use diff::DiffDocument;
 pub use findings::{FindingsReport, findings_of_run};
 pub use ranks::RanksDocument;
@@ -38,7 +38,7 @@ use crate::envelope::{JsonReport, print_json_report};
 use crate::table::{count, fold_lines, plain, plain_lines};
 use crate::{notes, signals, trace_cache, unreadable_files};
 use anyhow::{Context, Result};
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_run::output::StdoutError;
 use etlink_run::prepared::PreparedShard;
 use etlink_run::{RunError, RunSet};
@@ -100,6 +100,7 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Merge(args) => merge::run(args),
         EtlinkCommand::Ranks(args) => ranks::run(args),
         EtlinkCommand::Analyze(args) => analyze::run(args),
+        EtlinkCommand::Ops(args) => analyze::ops::run(&args),
         EtlinkCommand::Diff(args) => diff::run(args),
         EtlinkCommand::Findings(args) => findings::run(args),
         EtlinkCommand::Record(args) => record::run(&args),
@@ -134,7 +135,7 @@ pub fn start_threads(asked: Option<u32>) -> Result<usize> {
         // each thread takes some megabytes of address space
         let remedy = "use fewer threads (-j 1), or raise the limits of memory and processes \
                       (`ulimit -v`, `ulimit -u`)";
-        AdvisedError::new(format!("cannot start {threads} threads: {error}"), remedy)
+        Failure::new(format!("cannot start {threads} threads: {error}")).advise(remedy)
     })?;
     Ok(threads)
 }

@@ -1,6 +1,6 @@
 //! The JSON schemas of all reports.
 
-use super::analyze::{Analyzed, AsHta, OF_ALL_RANKS};
+use super::analyze::{Analyzed, AnalyzedRun, AsHta, OF_ALL_RANKS};
 use super::check::Checked;
 use super::diff::DiffReport;
 use super::findings::FindingsReport;
@@ -17,6 +17,7 @@ use super::schedule::ScheduleReport;
 use super::trigger::TriggeredRecording;
 use crate::envelope::{Envelope, FileReports, JsonReport, RunReports};
 use crate::op_tables::RunTables;
+use etlink_analyze::RankOps;
 use etlink_run::convert::ConvertReport;
 use etlink_run::job::JobReport;
 use etlink_run::merge::MergeReport;
@@ -58,6 +59,7 @@ pub fn json_schemas() -> Vec<NamedSchema> {
         report_schema::<JobReport>(),
         manifest_schema(),
         report_schema::<MergeReport>(),
+        report_schema::<RunReports<AnalyzedRun<RankOps>>>(),
         report_schema::<RunReports<RanksReport>>(),
         report_schema::<RunReports<Replayed>>(),
         report_schema::<WrittenPage>(),

@@ -1,7 +1,52 @@
-//! Texts of traces in CSV, which people open in spreadsheets and print to terminals.
+//! CSV, which people open in spreadsheets and print to terminals.
 
 use super::text::plain;
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
 use std::borrow::Cow;
+
+/// A table as CSV. Texts become safe cells, see [`csv_text`].
+pub struct CsvTable(csv::Writer<Vec<u8>>);
+
+impl CsvTable {
+    /// Creates a table with these columns.
+    ///
+    /// # Errors
+    /// Never fails in memory.
+    pub fn new(columns: impl IntoIterator<Item = impl AsRef<str>>) -> Result<CsvTable> {
+        let mut out = csv::Writer::from_writer(vec![]);
+        out.write_record(columns.into_iter().map(|name| name.as_ref().to_owned()))?;
+        Ok(CsvTable(out))
+    }
+
+    /// Adds a record: a tuple or list of cells, which may be nested. `None` is an empty cell.
+    ///
+    /// # Errors
+    /// Fails if the record is not a value in JSON.
+    pub fn add(&mut self, record: impl Serialize) -> Result<()> {
+        let mut cells = vec![];
+        push_cells(serde_json::to_value(record)?, &mut cells);
+        Ok(self.0.write_record(cells)?)
+    }
+
+    /// Returns the text of the table.
+    ///
+    /// # Errors
+    /// Never fails in memory.
+    pub fn finish(self) -> Result<String> {
+        Ok(String::from_utf8(self.0.into_inner()?)?)
+    }
+}
+
+fn push_cells(value: Value, cells: &mut Vec<String>) {
+    match value {
+        Value::Array(all) => all.into_iter().for_each(|value| push_cells(value, cells)),
+        Value::String(text) => cells.push(csv_text(&text).into_owned()),
+        Value::Null => cells.push(String::new()),
+        other => cells.push(other.to_string()),
+    }
+}
 
 /// Returns a text from a file as a safe cell. Control characters are escaped, because `cat` would
 /// pass them to the terminal. Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a

@@ -35,7 +35,7 @@ pub(crate) use write::write_recording;
 pub(crate) const KEY: &str = "recording";
 
 /// Version of the layout. Any change of a column increments it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Placeholder for a name, start or duration that is taken from the node.
 const OF_NODE: i64 = -1;

@@ -68,6 +68,7 @@ pub(super) fn rebuilt_traces(
             unfinished: false,
             shapes,
             types,
+            strides: NameId::EMPTY,
             values: NameId::EMPTY,
             collective: u32::MAX,
         });

@@ -382,6 +382,7 @@ fn check_numbers(device: &DeviceTrace) -> Result<(), RecordingError> {
         &ops.name,
         &ops.shapes,
         &ops.types,
+        &ops.strides,
         &ops.values,
         &calls.name,
         &calls.kernel,

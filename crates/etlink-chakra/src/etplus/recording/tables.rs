@@ -121,6 +121,7 @@ recorded! {
         unfinished: Plain,
         shapes: Plain,
         types: Plain,
+        strides: Plain,
         values: Plain,
         collective: Plain,
     }

@@ -13,7 +13,6 @@
 //! rank has arrived. Same seed, same bytes.
 
 mod scenario;
-mod source;
 mod text;
 
 pub use scenario::{LateRank, RunScenario, ScenarioSettings};
@@ -62,7 +61,7 @@ impl RankTemplate {
     /// # Errors
     /// There are fewer than two ranks, or the late rank is not among them.
     pub fn scenario(&self, wishes: &ScenarioSettings) -> Result<RunScenario> {
-        RunScenario::new(wishes, &self.device.collectives, self.device.window)
+        RunScenario::new(wishes, &self.device.spans(), self.device.window)
     }
 
     /// Writes the host trace of a rank.

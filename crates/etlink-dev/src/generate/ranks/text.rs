@@ -1,23 +1,57 @@
 //! A recorded trace as text with gaps for everything that differs per rank.
 
 use super::scenario::{CollectiveSpan, RunScenario};
-use super::source::{
-    CollectiveArguments, RecordedProcess, note_times, rank_list, recorded_collectives,
-};
-use crate::generate::document::{NumberFamily, TraceText, write_micros};
-use crate::generate::host;
-use anyhow::{Context, Result};
-use etlink_kineto::{CompleteEvent, KinetoVersion, KinetoWriteOptions, KinetoWriter};
-use memchr::memmem;
-use std::collections::BTreeSet;
+use crate::generate::document::{element_places, write_micros};
+use anyhow::{Context, Result, bail};
+use etlink_json::micros_to_ns;
+use regex::{Regex, escape};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 /// Stream of the added kernels.
 // NCCL has its own streams; PyTorch computes on 7.
-const STREAM: u32 = 20;
+const STREAM: i64 = 20;
+
+/// Limit above which lists of ranks are truncated in the arguments of collectives
+/// (`ParamCommsUtils.cpp`).
+const LISTED: usize = 30;
+
+/// Kineto's arguments of a collective's op that its kernel has too.
+const ARGUMENTS: [&str; 9] = [
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "Group size",
+    "dtype",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Seq",
+];
+
+/// Rank and process facts of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct RecordedProcess {
+    rank: usize,
+    world: usize,
+    pid: i64,
+    tids: BTreeSet<i64>,
+}
+
+/// A collective, with its thread and the arguments that its op and kernel share.
+#[derive(Debug)]
+struct RecordedCollective {
+    span: CollectiveSpan,
+    tid: i64,
+    args: Map<String, Value>,
+}
 
 /// Content of a gap.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum GapContent {
     /// Recorded time of a begin.
     Start(i64),
@@ -38,96 +72,115 @@ enum GapContent {
 /// A recorded trace with its gaps.
 #[derive(Debug)]
 pub(super) struct TraceTemplate {
-    pub(super) text: Vec<u8>,
-    /// Position, length and content of each gap, ascending.
-    gaps: Vec<(usize, usize, GapContent)>,
+    text: String,
+    /// End and content of each gap, by its begin.
+    gaps: BTreeMap<usize, (usize, GapContent)>,
     pub(super) of: RecordedProcess,
-    pub(super) collectives: Vec<CollectiveSpan>,
-    /// Arguments of each collective.
-    arguments: Vec<CollectiveArguments>,
+    collectives: Vec<RecordedCollective>,
     pub(super) window: (i64, i64),
+}
+
+/// The relevant parts of a device trace.
+#[derive(Deserialize)]
+struct Recording<'t> {
+    #[serde(rename = "distributedInfo")]
+    distributed: DistributedInfo,
+    #[serde(borrow, rename = "traceEvents")]
+    events: Vec<Event<'t>>,
+}
+
+#[derive(Deserialize)]
+struct DistributedInfo {
+    rank: usize,
+    world_size: usize,
+}
+
+#[derive(Deserialize)]
+struct Event<'t> {
+    #[serde(borrow, default)]
+    cat: Cow<'t, str>,
+    #[serde(borrow, default)]
+    name: Cow<'t, str>,
+    #[serde(default)]
+    pid: Value,
+    #[serde(default)]
+    tid: Value,
+    #[serde(borrow)]
+    ts: Option<&'t RawValue>,
+    #[serde(borrow)]
+    dur: Option<&'t RawValue>,
+    #[serde(default)]
+    args: Map<String, Value>,
+}
+
+impl Event<'_> {
+    fn span(&self) -> Option<CollectiveSpan> {
+        let [start, length] = [self.ts, self.dur].map(|time| micros_to_ns(time?.get().as_bytes()));
+        let start = start?;
+        let end = start.saturating_add(length?);
+        Some(CollectiveSpan { start, end })
+    }
 }
 
 impl TraceTemplate {
     pub(super) fn device(text: Vec<u8>) -> Result<TraceTemplate> {
-        let document = TraceText::new(text, "traceEvents", note_times)?;
-        let window = document.window.context("nothing in it has a length")?;
-        let mut of = RecordedProcess::from_head(&document.text)?;
-        let (collectives, arguments) = recorded_collectives(&document, &mut of)?;
-        let mut gaps = time_gaps(&document);
-        let last = document
-            .elements
-            .last()
-            .map_or(0, |element| element.text.end);
-        // After the last event, but still inside the array.
-        gaps.push((last, 0, GapContent::Rows));
-        let RecordedProcess {
-            rank,
-            world,
-            pid,
-            tids,
-        } = &of;
-        let list = rank_list(*world as usize, false);
-        // A number is searched with the keys around it, because alone it is ambiguous.
-        let mut find = GapFinder {
-            text: &document.text,
-            gaps: &mut gaps,
-        };
-        find.add_gaps(
-            &format!("\"rank\": {rank}, \"world_size\": {world}"),
-            &[
-                ("rank\": ", GapContent::Rank),
-                ("size\": ", GapContent::World),
-            ],
-        );
-        find.add_gaps(
-            &format!("\"pg_size\": {world}, \"ranks\": {list}"),
-            &[
-                ("size\": ", GapContent::World),
-                ("ranks\": ", GapContent::Ranks { cut: false }),
-            ],
-        );
-        find.add_gaps(
-            &format!("\"Process Group Ranks\": \"{list}\""),
-            &[("Ranks\": \"", GapContent::Ranks { cut: true })],
-        );
-        find.add_gaps(
-            &format!("\"Rank\": {rank},"),
-            &[("Rank\": ", GapContent::Rank)],
-        );
-        find.add_gaps(
-            &format!("\"Group size\": {world},"),
-            &[("size\": ", GapContent::World)],
-        );
-        find.add_gaps(
-            // `Concrete Inputs` of the ops: positions, not keys, identify rank and size.
-            &format!("\"\", \"{rank}\", \"\", \"[]\", \"[]\", \"0\", \"1\", \"{world}\", "),
-            &[
-                ("\"\", \"", GapContent::Rank),
-                ("\"1\", \"", GapContent::World),
-            ],
-        );
-        // On Linux the main thread's id equals the process id. As a set, no place gets two gaps.
-        for number in tids.iter().chain([pid]).collect::<BTreeSet<_>>() {
-            for (before, after) in [
-                ("\"pid\": ", ","),
-                ("\"tid\": ", ","),
-                ("\"thread ", " "),
-                ("\"sort_index\": ", "\n"),
-            ] {
-                find.add_gaps(
-                    &format!("{before}{number}{after}"),
-                    &[(before, GapContent::Process(*number))],
-                );
-            }
+        let text = String::from_utf8(text)?;
+        let Recording {
+            distributed: DistributedInfo { rank, world_size },
+            events,
+        } = serde_json::from_str(&text)?;
+        // Its own kernels would clash with the added ones.
+        if events
+            .iter()
+            .any(|event| matches!(&*event.cat, "kernel" | "gpu_memcpy" | "gpu_memset"))
+        {
+            bail!("it has device rows of its own; this works with recordings of the CPU");
         }
-        gaps.sort_by_key(|gap| (gap.0, gap.1));
+        let spans = || events.iter().filter_map(Event::span);
+        let of = RecordedProcess {
+            rank,
+            world: world_size,
+            pid: (events.iter().find_map(|event| event.pid.as_i64()))
+                .context("it does not say its process")?,
+            tids: (events.iter().filter_map(|event| event.tid.as_i64())).collect(),
+        };
+        let window = (spans().map(|span| span.start).min())
+            .zip(spans().map(|span| span.end).max())
+            .context("nothing in it has a length")?;
+        let collectives = recorded_collectives(&events, of.world)?;
+        let (rank, world) = (of.rank, of.world);
+        let list = escape(&rank_list(world, false));
+        // On Linux the main thread's id equals the process id. As a set, no place gets two gaps.
+        let numbers: BTreeSet<i64> = of.tids.iter().copied().chain([of.pid]).collect();
+        let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+        // A number is searched with the keys around it, because alone it is ambiguous.
+        let mut gaps = find_gaps(
+            &text,
+            &[
+                r#""ts": (?<start>[\d.]+)(,\s*"dur": (?<length>[\d.]+))?"#.to_owned(),
+                format!(r#""rank": (?<rank>{rank}), "world_size": (?<world>{world})\b"#),
+                format!(r#""pg_size": (?<world>{world}), "ranks": (?<ranks>{list})"#),
+                format!(r#""Process Group Ranks": "(?<cut>{list})""#),
+                format!(r#""Rank": (?<rank>{rank}),"#),
+                format!(r#""Group size": (?<world>{world}),"#),
+                // `Concrete Inputs` of the ops: positions, not keys, identify rank and size.
+                format!(
+                    r#""", "(?<rank>{rank})", "", "\[\]", "\[\]", "0", "1", "(?<world>{world})", "#
+                ),
+                format!(
+                    r#"(?:"pid": |"tid": |"thread |"sort_index": )(?<process>{})\b"#,
+                    numbers.join("|")
+                ),
+            ],
+        )?;
+        // After the last event, but still inside the array.
+        let last = element_places(&text)?.last().map_or(0, |event| event.end);
+        gaps.insert(last, (last, GapContent::Rows));
         Ok(TraceTemplate {
-            text: document.text,
+            text,
             gaps,
             of,
             collectives,
-            arguments,
             window,
         })
     }
@@ -135,44 +188,31 @@ impl TraceTemplate {
     /// Builds the template of a host trace. It has no times; only the rank's number, its groups and
     /// its process differ.
     pub(super) fn host(text: Vec<u8>, of: &RecordedProcess) -> Result<TraceTemplate> {
-        let document = host::read_host_text(text)?;
+        let text = String::from_utf8(text)?;
         let RecordedProcess {
             rank, world, pid, ..
         } = of;
-        let mut gaps = vec![];
-        let mut find = GapFinder {
-            text: &document.text,
-            gaps: &mut gaps,
-        };
-        find.add_gaps(
-            &format!("\"pid\": {pid},"),
-            &[("pid\": ", GapContent::Process(*pid))],
-        );
-        find.add_gaps(
-            &format!("\\\"group_size\\\": {world},"),
-            &[("size\\\": ", GapContent::World)],
-        );
-        find.add_gaps(
-            &format!("\"default_pg\"],{rank},\""),
-            &[("],", GapContent::Rank)],
-        );
-        find.add_gaps(
-            &format!(",[],[],0,1,{world},"),
-            &[(",0,1,", GapContent::World)],
-        );
-        find.add_gaps(
-            &format!("\"pg_size\", \"type\": \"uint64\", \"value\": {world}}}"),
-            &[("value\": ", GapContent::World)],
-        );
-        gaps.sort_by_key(|gap| (gap.0, gap.1));
+        let gaps = find_gaps(
+            &text,
+            &[
+                format!(r#""pid": (?<process>{pid}),"#),
+                format!(r#"\\"group_size\\": (?<world>{world}),"#),
+                format!(r#""default_pg"\],(?<rank>{rank}),""#),
+                format!(r",\[\],\[\],0,1,(?<world>{world}),"),
+                format!(r#""pg_size", "type": "uint64", "value": (?<world>{world})\}}"#),
+            ],
+        )?;
         Ok(TraceTemplate {
-            text: document.text,
+            text,
             gaps,
             of: of.clone(),
             collectives: vec![],
-            arguments: vec![],
             window: (0, 0),
         })
+    }
+
+    pub(super) fn spans(&self) -> Vec<CollectiveSpan> {
+        self.collectives.iter().map(|one| one.span).collect()
     }
 
     pub(super) fn write(
@@ -182,10 +222,10 @@ impl TraceTemplate {
         mut out: &mut dyn Write,
     ) -> io::Result<()> {
         let mut from = 0;
-        for (at, length, slot) in &self.gaps {
-            out.write_all(&self.text[from..*at])?;
-            from = at + length;
-            match *slot {
+        for (&at, &(end, content)) in &self.gaps {
+            out.write_all(&self.text.as_bytes()[from..at])?;
+            from = end;
+            match content {
                 GapContent::Start(ns) => write_micros(scenario.start(rank, ns), &mut out)?,
                 GapContent::Length(start, end) => write_micros(
                     // Start and end are shifted independently, which must not make a duration
@@ -202,7 +242,7 @@ impl TraceTemplate {
                 GapContent::Rows => self.write_rows(scenario, rank, out)?,
             }
         }
-        out.write_all(&self.text[from..])
+        out.write_all(&self.text.as_bytes()[from..])
     }
 
     fn write_rows(
@@ -211,57 +251,44 @@ impl TraceTemplate {
         rank: usize,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let options = KinetoWriteOptions {
-            // readers accept any layout; this is the one of the recordings that request it
-            version: KinetoVersion::Torch2_15,
-            verbatim: false,
-        };
-        let mut writer = KinetoWriter::after_events(out, options);
-        let pid = process_number(self.of.pid, rank);
-        let ranks = rank_list(scenario.ranks, true);
-        for (number, CollectiveArguments { tid, values }) in self.arguments.iter().enumerate() {
+        for (number, collective) in self.collectives.iter().enumerate() {
             let rows = scenario.rows(rank, number);
             let correlation = number + 1;
-            let call = CompleteEvent {
-                category: "cuda_runtime",
-                name: "cudaLaunchKernelExC",
-                pid: pid.into(),
-                tid: process_number(*tid, rank).into(),
-                start_ns: rows.call.0,
-                duration_ns: rows.call.1 - rows.call.0,
-                external_id: None,
-            };
-            writer.complete(&call, |args| {
+            let call = json!({
+                "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC",
+                "pid": process_number(self.of.pid, rank),
+                "tid": process_number(collective.tid, rank),
                 // CUPTI's number for cudaLaunchKernelExC
-                args.number("cbid", 430)?;
-                args.number("correlation", correlation)
-            })?;
-            let kernel = CompleteEvent {
-                category: "kernel",
-                name: "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-                pid: 0.into(),
-                tid: i64::from(STREAM).into(),
-                start_ns: rows.kernel.0,
-                duration_ns: rows.kernel.1 - rows.kernel.0,
-                external_id: None,
-            };
-            writer.complete(&kernel, |args| {
-                args.number("device", 0)?;
-                args.number("context", 1)?;
-                args.number("stream", STREAM)?;
-                args.number("correlation", correlation)?;
-                for (key, value) in values {
-                    match *key {
-                        "Group size" => args.number(key, scenario.ranks)?,
-                        "Process Group Ranks" => args.text(key, &ranks)?,
-                        _ => args.raw(key, value)?,
-                    }
-                }
-                Ok(())
-            })?;
+                "args": {"cbid": 430, "correlation": correlation},
+            });
+            write_row(call, rows.call, out)?;
+            let mut kernel = json!({
+                "ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+                "pid": 0, "tid": STREAM,
+                "args": {"device": 0, "context": 1, "stream": STREAM, "correlation": correlation},
+            });
+            for (key, value) in &collective.args {
+                kernel["args"][key] = match key.as_str() {
+                    "Group size" => scenario.ranks.into(),
+                    "Process Group Ranks" => rank_list(scenario.ranks, true).into(),
+                    _ => value.clone(),
+                };
+            }
+            write_row(kernel, rows.kernel, out)?;
         }
         Ok(())
     }
+}
+
+/// Writes an event with its times.
+fn write_row(event: Value, (start, end): (i64, i64), mut out: &mut dyn Write) -> io::Result<()> {
+    let text = event.to_string();
+    let open = text.strip_suffix('}').unwrap_or(&text);
+    write!(out, ",\n  {open}, \"ts\": ")?;
+    write_micros(start, &mut out)?;
+    out.write_all(b", \"dur\": ")?;
+    write_micros(end - start, &mut out)?;
+    out.write_all(b"}")
 }
 
 /// Returns a process or thread id for a rank.
@@ -270,49 +297,71 @@ fn process_number(recorded: i64, rank: usize) -> i64 {
     recorded + 1000 * rank as i64
 }
 
-/// Returns the gaps for times and durations.
-fn time_gaps(document: &TraceText) -> Vec<(usize, usize, GapContent)> {
-    let mut gaps = vec![];
-    for element in &document.elements {
-        let mut start = 0;
-        for place in &document.places[element.places.clone()] {
-            let slot = if place.family == NumberFamily::Time {
-                start = place.value;
-                GapContent::Start(start)
-            } else {
-                GapContent::Length(start, start.saturating_add(place.value))
-            };
-            gaps.push((place.at, place.length as usize, slot));
+/// Returns collectives in order of time.
+fn recorded_collectives(events: &[Event<'_>], world: usize) -> Result<Vec<RecordedCollective>> {
+    let mut found = vec![];
+    for event in events {
+        let (Some(span), Some(tid)) = (event.span(), event.tid.as_i64()) else {
+            continue;
+        };
+        // The op that waits for a collective has the same name.
+        let kind = event.args.get("Collective name");
+        if event.name != "record_param_comms" || kind.is_none_or(|kind| kind == "wait") {
+            continue;
         }
+        let mut args = event.args.clone();
+        args.retain(|key, _| ARGUMENTS.contains(&key.as_str()));
+        // It is unclear how a group of some ranks grows with the run.
+        if args
+            .get("Process Group Ranks")
+            .is_none_or(|ranks| *ranks != rank_list(world, false))
+        {
+            bail!("a collective is of a part of the ranks only: {args:?}");
+        }
+        found.push(RecordedCollective { span, tid, args });
     }
-    gaps
+    found.sort_by_key(|one| one.span.start);
+    // Time is inserted after each collective; for overlapping ones the place would be ambiguous.
+    if found.is_empty() || (found.windows(2)).any(|pair| pair[1].span.start < pair[0].span.end) {
+        bail!("collectives are needed that are recorded one after the other");
+    }
+    Ok(found)
 }
 
-/// Finds known texts and makes gaps in them.
-struct GapFinder<'t> {
-    text: &'t [u8],
-    gaps: &'t mut Vec<(usize, usize, GapContent)>,
-}
-
-impl GapFinder<'_> {
-    /// At each occurrence of `text`, adds gaps for the values after these marks; a value is a
-    /// number or a list.
-    fn add_gaps(&mut self, text: &str, slots: &[(&str, GapContent)]) {
-        for at in memmem::find_iter(self.text, text.as_bytes()) {
-            for (mark, slot) in slots {
-                let Some(from) = text.find(mark).map(|place| place + mark.len()) else {
+/// Returns gaps at the named groups of these patterns.
+fn find_gaps(text: &str, patterns: &[String]) -> Result<BTreeMap<usize, (usize, GapContent)>> {
+    let mut gaps = BTreeMap::new();
+    for pattern in patterns {
+        let pattern = Regex::new(pattern)?;
+        for found in pattern.captures_iter(text) {
+            let ns = |name| micros_to_ns(found.name(name)?.as_str().as_bytes());
+            let start = ns("start").unwrap_or(0);
+            for name in pattern.capture_names().flatten() {
+                let Some(place) = found.name(name) else {
                     continue;
                 };
-                // The length is taken from the pattern, which contains the recorded value.
-                let rest = &text[from..];
-                let length = if rest.starts_with('[') {
-                    rest.find(']').map(|end| end + 1)
-                } else {
-                    rest.find(|c: char| !c.is_ascii_digit())
+                let content = match name {
+                    "start" => GapContent::Start(start),
+                    "length" => {
+                        GapContent::Length(start, start.saturating_add(ns(name).unwrap_or(0)))
+                    }
+                    "rank" => GapContent::Rank,
+                    "world" => GapContent::World,
+                    "ranks" => GapContent::Ranks { cut: false },
+                    "cut" => GapContent::Ranks { cut: true },
+                    _ => GapContent::Process(place.as_str().parse()?),
                 };
-                self.gaps
-                    .push((at + from, length.unwrap_or(rest.len()), slot.clone()));
+                gaps.insert(place.start(), (place.end(), content));
             }
         }
     }
+    Ok(gaps)
+}
+
+/// Formats a list of ranks from 0, truncated if `cut`.
+fn rank_list(ranks: usize, cut: bool) -> String {
+    let shown = if cut { ranks.min(LISTED) } else { ranks };
+    let all: Vec<String> = (0..shown).map(|rank| rank.to_string()).collect();
+    let rest = if shown < ranks { ", ..." } else { "" };
+    format!("[{}{rest}]", all.join(", "))
 }

@@ -1,7 +1,8 @@
 //! Connections to databases that leave no files next to them.
 
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::input::{InputError, InputFile};
+use crate::input::InputFile;
 use crate::interrupt::Changes;
 use crate::storage::{self, is_url};
 use etlink_sqlite::set_safe_limits;
@@ -37,7 +38,7 @@ impl UnpackedFile {
     }
 
     /// Creates an empty file in the folder for temporary files.
-    fn create() -> Result<(File, UnpackedFile), InputError> {
+    fn create() -> Result<(File, UnpackedFile), RunError> {
         let folder = std::env::temp_dir();
         // held, so that a signal cannot interrupt between creating and registering the file
         let mut changes = Changes::begin();
@@ -72,7 +73,7 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// Fails if the input cannot be unpacked.
-    pub(crate) fn from_input(mut input: InputFile) -> Result<DatabaseFile, InputError> {
+    pub(crate) fn from_input(mut input: InputFile) -> Result<DatabaseFile, RunError> {
         if let Some(path) = input.plain_path.take() {
             return Ok(DatabaseFile::on_disk(&path));
         }
@@ -87,7 +88,7 @@ impl DatabaseFile {
     }
 
     /// Returns the database at a path; downloads it if the path is a URL.
-    pub(super) fn at(path: &Path) -> Result<DatabaseFile, InputError> {
+    pub(super) fn at(path: &Path) -> Result<DatabaseFile, RunError> {
         if !is_url(path) {
             return Ok(DatabaseFile::on_disk(path));
         }
@@ -141,7 +142,7 @@ impl DatabaseFile {
 }
 
 /// Unpacks the content of an input into a temporary file.
-pub(super) fn unpack(input: &mut InputFile) -> Result<(File, UnpackedFile), InputError> {
+pub(super) fn unpack(input: &mut InputFile) -> Result<(File, UnpackedFile), RunError> {
     let name = Path::new(&input.name);
     let (mut file, unpacked) = UnpackedFile::create()?;
     std::io::copy(&mut input.content, &mut file).with_path(FileAction::Unpack, name)?;

@@ -3,8 +3,9 @@
 use super::connection::{DatabaseFile, unpack};
 use super::recorder::DatabaseRecorder;
 use super::{DatabaseProcess, MAGIC};
+use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
-use crate::input::{InputError, InputFile, InputKind};
+use crate::input::{InputFile, InputKind};
 use crate::storage::{self, is_url};
 use etlink_sqlite::SqliteTables;
 use std::error::Error;
@@ -24,7 +25,7 @@ const RECORDERS: &[DatabaseRecorder] = &[
 ///
 /// # Errors
 /// Fails if the input cannot be unpacked, or cannot be read for a reason outside the file.
-pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, InputError> {
+pub(crate) fn ask_tables(mut input: InputFile) -> Result<InputFile, RunError> {
     if let Some(path) = &input.plain_path {
         input.kind = database_kind(path)?;
         return Ok(input);

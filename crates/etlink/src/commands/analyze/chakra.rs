@@ -5,7 +5,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, GroupList};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_run::text;
 
 /// Note above the tables of a written graph.
@@ -74,13 +74,13 @@ pub(super) fn linked_graph(
         let why = file.unsaid().map(|unsaid| format!(", {unsaid}"));
         let why = why.unwrap_or_default();
         let problem = format!("{name} has no start times to analyze{why}");
-        bail!(AdvisedError::new(problem, remedy));
+        bail!(Failure::new(problem).advise(remedy));
     }
     match convert::linked_trace(file, rank, groups)? {
         Some(trace) => Ok(trace),
         None => {
             let problem = "neither device nodes nor communications to analyze";
-            bail!(AdvisedError::new(format!("{name} has {problem}"), remedy));
+            bail!(Failure::new(format!("{name} has {problem}")).advise(remedy));
         }
     }
 }

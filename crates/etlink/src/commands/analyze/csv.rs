@@ -3,14 +3,13 @@
 use super::requests::RequestLatency;
 use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
-use crate::table::csv_text;
+use crate::table::CsvTable;
 use anyhow::Result;
-use etlink_analyze::{RankAnalysis, RunMetric, RunTotals};
+use etlink_analyze::{OpTotals, RankAnalysis, RankOps, RunMetric, RunTotals};
 use etlink_hta::{HtaRunTables, HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Formats one of our own tables.
@@ -95,6 +94,15 @@ pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     )
 }
 
+/// Formats the ops of all ranks.
+pub(super) fn of_ops(all: &[AnalyzedRun<RankOps>]) -> Result<String> {
+    let blank = RankOps {
+        ops: vec![OpTotals::default()],
+        ..RankOps::default()
+    };
+    write_csv(all.iter().flat_map(rank_tables), "ops", &blank)
+}
+
 fn rank_tables<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
     run.ranks.iter().map(|rank| {
         (
@@ -113,27 +121,26 @@ fn write_csv<'a>(
     table: &str,
     blank: &impl Serialize,
 ) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
     let blank = serde_json::to_value(blank)?;
     // skip the rank's own field: the rank column already has it
-    let head: Vec<&String> = table_records(&blank, table)
+    let head: Vec<&str> = table_records(&blank, table)
         .flat_map(Map::keys)
+        .map(String::as_str)
         .filter(|name| *name != "rank")
         .collect();
-    out.write_record(
-        ["run", "rank"]
-            .into_iter()
-            .chain(head.iter().map(|name| name.as_str())),
-    )?;
+    let mut out = CsvTable::new(["run", "rank"].iter().chain(&head))?;
     for (run, rank, said) in all {
         for record in table_records(&said?, table) {
             // by name: fields that serde skips because they are empty would shift the others
-            let cells = head.iter().map(|name| csv_cell(record.get(*name)));
-            let first = [csv_text(run), csv_text(&rank)].map(Cow::into_owned);
-            out.write_record(first.into_iter().chain(cells))?;
+            let cells = head.iter().map(|name| match record.get(*name) {
+                // a list is one cell
+                Some(list @ (Value::Array(_) | Value::Object(_))) => list.to_string().into(),
+                value => value.cloned().unwrap_or_default(),
+            });
+            out.add((run, &rank, cells.collect::<Vec<Value>>()))?;
         }
     }
-    Ok(String::from_utf8(out.into_inner()?)?)
+    out.finish()
 }
 
 /// Returns the records of a table.
@@ -146,14 +153,6 @@ pub(super) fn table_records<'v>(
         .into_iter()
         .flatten()
         .filter_map(Value::as_object)
-}
-
-/// Formats a value as a CSV cell; escapes texts, which come from the traces.
-fn csv_cell(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::String(text)) => csv_text(text).into_owned(),
-        other => value_text(other),
-    }
 }
 
 /// Formats a value as text; empty for null or a missing value.

@@ -7,6 +7,7 @@ mod document;
 mod hta;
 mod json;
 mod load;
+pub(super) mod ops;
 #[cfg_attr(not(feature = "parquet"), path = "without_parquet.rs")]
 mod parquet;
 mod requests;
@@ -15,6 +16,7 @@ mod show;
 
 pub use document::{AnalyzeDocument, AnalyzeQuery};
 pub use hta::{HtaDocument, HtaQuery};
+pub use ops::OpsDocument;
 
 use super::{print_report, print_text};
 use crate::Outcome;
@@ -38,7 +40,7 @@ use etlink_run::rank_results::RankJob;
 use load::{AnalyzeConfig, load_at_once, load_runs};
 use parquet::TableFiles;
 use requests::{RequestLatency, card_metrics, request_latencies};
-use results::AnalyzedRun;
+pub(super) use results::AnalyzedRun;
 use results::AnalyzedTrace;
 use serde::Serialize;
 

@@ -33,7 +33,7 @@ pub(super) struct AnalyzedTrace<'a> {
 /// Results of one run, per rank.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(super) struct AnalyzedRun<T> {
+pub(in crate::commands) struct AnalyzedRun<T> {
     /// Folder of the run; empty for a file.
     pub(super) run: String,
     /// Name in text: the folder, or the source for traces directly in a folder with several runs.

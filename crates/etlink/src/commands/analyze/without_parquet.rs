@@ -4,7 +4,7 @@ use super::results::{AnalyzedRun, AnalyzedTrace};
 use crate::args::AnalyzeArgs;
 use anyhow::Result;
 use etlink_link::LinkedTrace;
-use etlink_run::MissingFeature;
+use etlink_run::missing_feature;
 use std::path::Path;
 
 /// Output of `--parquet`; has no values.
@@ -16,8 +16,7 @@ impl TableFiles {
         if args.parquet.is_none() {
             return Ok(None);
         }
-        let (what, feature) = ("--parquet", "parquet");
-        Err(MissingFeature { what, feature }.into())
+        Err(missing_feature("--parquet", "parquet").into())
     }
 
     pub(super) fn refuse_existing<'a>(

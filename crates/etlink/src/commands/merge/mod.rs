@@ -3,7 +3,7 @@
 mod show;
 
 use super::{print_report, print_run_files, print_text};
-use crate::args::{Compute, FormatName, MergeArgs, Simulator};
+use crate::args::{Compute, MergeArgs, Simulator};
 use crate::envelope::{JsonReport, json_text};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, allocator, notes};
@@ -14,7 +14,7 @@ use etlink_model::KeepEvents;
 use etlink_run::Progress;
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
-use etlink_run::output::{OutputFormat, Packing};
+use etlink_run::output::OutputFormat;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use etlink_run::shard::Shard;
 use std::path::PathBuf;
@@ -36,8 +36,8 @@ struct MergeConfig {
 impl MergeConfig {
     fn from_args(args: MergeArgs, progress: &Progress) -> Result<MergeConfig> {
         let how = &args.how;
-        let format = how.output_format().unwrap_or(OutputFormat::Chakra);
-        if args.simulator.is_some() && !matches!(how.format, None | Some(FormatName::Chakra)) {
+        let format = how.format.unwrap_or(OutputFormat::Chakra);
+        if args.simulator.is_some() && !matches!(how.format, None | Some(OutputFormat::Chakra)) {
             // the library rejects this too, but without the names of the options
             bail!("--for astra-sim writes .et files; leave out --format");
         }
@@ -52,7 +52,7 @@ impl MergeConfig {
         let options = MergeOptions {
             format,
             chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
-            packing: args.pack.map(Packing::from).unwrap_or_default(),
+            packing: args.pack.unwrap_or_default(),
             simulator: args.simulator.map(|simulator| AstraSimOptions {
                 roofline: args.compute == Compute::Roofline,
                 backend: network_backend(simulator),
@@ -63,8 +63,8 @@ impl MergeConfig {
         };
         Ok(MergeConfig {
             run_options: RunOptions {
-                tensor_deps: how.tensor_deps.into(),
-                align: !args.no_align,
+                tensor_deps: how.tensors.tensor_deps,
+                no_align: args.no_align,
                 // graphs written by an earlier merge have no events for a join
                 traces_only: true,
                 // a view of all ranks leaves nothing out, and begins with its first event

@@ -2,7 +2,7 @@
 
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
-use crate::table::{Grid, Limit, count, csv_text, plain, time};
+use crate::table::{CsvTable, Grid, Limit, count, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::communicators::{
@@ -109,46 +109,19 @@ fn read_checked(path: &Path, options: &RunOptions) -> Result<InspectorLog, RunEr
 
 /// Formats a CSV line per kind and size of each communicator.
 fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record([
-        "communicator",
-        "name",
-        "ranks",
-        "nodes",
-        "kind",
-        "bytes",
-        "times",
-        "logged_ranks",
-        "mean_transfer_ns",
-        "max_transfer_ns",
-        "mean_skew_ns",
-        "algorithm_bandwidth",
-        "bus_bandwidth",
-        "timing",
-    ])?;
+    let head = "communicator,name,ranks,nodes,kind,bytes,times,logged_ranks,mean_transfer_ns,\
+                max_transfer_ns,mean_skew_ns,algorithm_bandwidth,bus_bandwidth,timing";
+    let mut out = CsvTable::new(head.split(','))?;
     for size in &report.sizes {
-        out.serialize((
-            (shown(&size.communicator), shown(&size.name)),
-            (size.ranks, size.nodes, size.kind, size.bytes, size.times),
-            (
-                size.logged_ranks,
-                size.mean_transfer_ns,
-                size.max_transfer_ns,
-            ),
-            (
-                size.mean_skew_ns,
-                size.algorithm_bandwidth,
-                size.bus_bandwidth,
-            ),
-            size.timing,
+        out.add((
+            (&size.communicator, &size.name, size.ranks, size.nodes),
+            (size.kind, size.bytes, size.times, size.logged_ranks),
+            (size.mean_transfer_ns, size.max_transfer_ns),
+            (size.mean_skew_ns, size.algorithm_bandwidth),
+            (size.bus_bandwidth, size.timing),
         ))?;
     }
-    Ok(String::from_utf8(out.into_inner()?)?)
-}
-
-/// Escapes text of a log for a table: formulas for spreadsheets, control characters for terminals.
-fn shown(text: &str) -> String {
-    csv_text(text).into_owned()
+    out.finish()
 }
 
 fn report_text(report: &CommunicatorReport, rows: usize) -> String {

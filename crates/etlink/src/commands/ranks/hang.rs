@@ -2,7 +2,7 @@
 
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
-use crate::table::{Grid, Limit, count, csv_text, plain, time};
+use crate::table::{CsvTable, Grid, Limit, count, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::hang::{
@@ -244,40 +244,20 @@ fn damage_note(name: &str, one: &RankDump) -> Option<String> {
 
 /// Formats a CSV line per call of each rank.
 fn calls_csv(all: &[FolderHangs]) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record([
-        "run",
-        "kind",
-        "ranks",
-        "group",
-        "number",
-        "rank",
-        "state",
-        "ended",
-        "created_ns",
-        "dtype",
-        "in_sizes",
-        "out_sizes",
-        "place",
-        "is_cut",
-    ])?;
+    let head = "run,kind,ranks,group,number,rank,state,ended,created_ns,dtype,in_sizes,out_sizes,\
+                place,is_cut";
+    let mut out = CsvTable::new(head.split(','))?;
     for one in all {
         for call in &one.calls {
-            out.serialize((
-                (csv_text(&one.run), call.kind, csv_text(&call.ranks)),
-                (shown(&call.group), call.number, call.rank),
-                (call.state, call.ended, call.created_ns),
-                (shown(&call.dtype), shown(&call.in_sizes)),
-                (shown(&call.out_sizes), shown(&call.place), call.is_cut),
+            out.add((
+                (&one.run, call.kind, &call.ranks),
+                (&call.group, call.number, call.rank),
+                (call.state, call.ended, call.created_ns, &call.dtype),
+                (&call.in_sizes, &call.out_sizes, &call.place, call.is_cut),
             ))?;
         }
     }
-    Ok(String::from_utf8(out.into_inner()?)?)
-}
-
-/// Escapes text of a dump for a table: formulas for spreadsheets, control characters for terminals.
-fn shown(text: &str) -> String {
-    csv_text(text).into_owned()
+    out.finish()
 }
 
 /// Formats the report as text.

@@ -99,7 +99,7 @@ impl RanksConfig {
     fn from_args(args: RanksArgs, progress: &Progress) -> Result<RanksConfig> {
         Ok(RanksConfig {
             options: RunOptions {
-                align: !args.no_align,
+                no_align: args.no_align,
                 steps_by: args.steps.steps_by,
                 progress: progress.clone(),
                 prepare: args.prepare.shard,
@@ -278,7 +278,7 @@ fn compare_ranks(
 ) -> RanksReport {
     let run = &runs.runs[results.run];
     let mut notes = runs.run_notes(&results);
-    let mut joined = results.join(runs.options.align);
+    let mut joined = results.join(!runs.options.no_align);
     // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());

@@ -3,7 +3,7 @@
 use super::RanksReport;
 use crate::cut_traces::cut_line;
 use crate::notes;
-use crate::table::{Grid, Limit, count, csv_text, percent, signed_time, time};
+use crate::table::{CsvTable, Grid, Limit, count, percent, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, step_definition};
@@ -11,67 +11,25 @@ use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
 use std::collections::BTreeMap;
 
-/// Columns of the CSV; the first is the run's folder.
-const COLUMNS: [&str; 19] = [
-    "run",
-    "kind",
-    "ranks",
-    "group",
-    "number",
-    "bytes",
-    "start_ns",
-    "last",
-    "skew_ns",
-    "alone_ns",
-    "waited_ns",
-    "caused_ns",
-    "began_late_ns",
-    "handed_on_ns",
-    "waited_for",
-    "step",
-    "transfer_ns",
-    "algorithm_bandwidth",
-    "bus_bandwidth",
-];
-
 /// Formats a CSV line per collective and message.
 pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
-    out.write_record(COLUMNS)?;
+    let head = "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,\
+                caused_ns,began_late_ns,handed_on_ns,waited_for,step,transfer_ns,\
+                algorithm_bandwidth,bus_bandwidth";
+    let mut out = CsvTable::new(head.split(','))?;
     for one in all {
         for skew in &one.collectives {
-            out.serialize((
-                (
-                    csv_text(&one.run),
-                    csv_text(&skew.kind),
-                    csv_text(&skew.ranks),
-                    skew.group,
-                    skew.number,
-                    skew.bytes,
-                ),
-                (
-                    skew.start_ns,
-                    skew.last,
-                    skew.skew_ns,
-                    skew.alone_ns,
-                    skew.waited_ns,
-                ),
-                (
-                    skew.caused_ns,
-                    skew.began_late_ns,
-                    skew.handed_on_ns,
-                    skew.waited_for,
-                    skew.step.as_deref().map(csv_text),
-                ),
-                (
-                    skew.transfer_ns,
-                    skew.algorithm_bandwidth,
-                    skew.bus_bandwidth,
-                ),
+            out.add((
+                (&one.run, &skew.kind, &skew.ranks, skew.group),
+                (skew.number, skew.bytes, skew.start_ns, skew.last),
+                (skew.skew_ns, skew.alone_ns, skew.waited_ns),
+                (skew.caused_ns, skew.began_late_ns, skew.handed_on_ns),
+                (skew.waited_for, &skew.step, skew.transfer_ns),
+                (skew.algorithm_bandwidth, skew.bus_bandwidth),
             ))?;
         }
     }
-    Ok(String::from_utf8(out.into_inner()?)?)
+    out.finish()
 }
 
 /// Formats the late ranks, the transfers per kind and group, and the worst communications.

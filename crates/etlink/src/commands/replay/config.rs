@@ -38,8 +38,8 @@ impl ReplayConfig {
         let target = perfetto_target(&args)?;
         let options = RunOptions {
             rank: args.link.rank,
-            tensor_deps: args.link.tensor_deps.into(),
-            align: !args.no_align,
+            tensor_deps: args.link.tensors.tensor_deps,
+            no_align: args.no_align,
             // an export leaves nothing out
             keep: match target {
                 Some(_) => KeepEvents::Everything,

@@ -6,7 +6,7 @@ use etlink_findings::{
     PredictedTime, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
-use etlink_model::{AdvisedError, NodeIdx, Setting};
+use etlink_model::{Failure, NodeIdx, Setting};
 use etlink_replay::{LabelSource, ReplayGraph};
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ impl ReplayConfig {
                 "{input}: {} {question}: a written graph lacks the necessary data",
                 Setting::WhatIf
             );
-            bail!(AdvisedError::new(problem, "replay the original traces"));
+            bail!(Failure::new(problem).advise("replay the original traces"));
         }
         Ok(())
     }

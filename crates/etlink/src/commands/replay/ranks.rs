@@ -97,7 +97,7 @@ fn replay_read(
     }
     let (mut replayed, mut unused) = (vec![], vec![]);
     for (mut results, idle) in read.runs.into_iter().zip(read.idle_notes) {
-        leave_out_cut(&mut results, config.options.align);
+        leave_out_cut(&mut results, !config.options.no_align);
         // `--ranks` selects none of this run's ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
@@ -132,7 +132,7 @@ pub(super) struct RunTogether {
 impl RunTogether {
     /// Opens a folder with one run.
     pub(super) fn open(source: RunSource, options: RunOptions) -> Result<RunTogether> {
-        let align = options.align;
+        let align = !options.no_align;
         let runs = RunSet::open(source, options)?;
         unreadable_files::record(&runs);
         let read = read::read_ranks(&runs, &[])?;
@@ -284,7 +284,7 @@ fn replay_run(
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
     let join = JoinedRun::new(
         std::mem::take(&mut kept.summaries),
-        config.options.align && measured,
+        !config.options.no_align && measured,
     );
     kept.align_clocks(&join.clocks);
     for (steps, summary) in steps.iter_mut().zip(&join.summaries) {

@@ -45,7 +45,7 @@ struct Predicted {
 
 pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) -> Result<Outcome> {
     let options = RunOptions {
-        align: !args.no_align,
+        no_align: args.no_align,
         ..args.reading.run_options(Some(&args.choice))?
     };
     let sources = [before, after].map(RunSource::from_path);

@@ -28,7 +28,7 @@ use etlink_report::page::{
 };
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
-use etlink_run::output::{OutputError, Target, refuse_input};
+use etlink_run::output::{Target, no_target, refuse_input};
 use etlink_run::run::{RunOptions, RunSource};
 use etlink_run::simulated::SimulationFiles;
 use etlink_run::{Progress, Run};
@@ -171,7 +171,7 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
     let content = page_content(config, &rules);
     progress.finish();
     let mut content = content?;
-    let target = target.ok_or(OutputError::NoTarget)?;
+    let target = target.ok_or_else(no_target)?;
     let simulated = match files {
         Some(files) => Some(simulated::simulated_part(files, &args.path, options)?),
         None => None,

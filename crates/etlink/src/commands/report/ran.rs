@@ -9,7 +9,7 @@ use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
-use etlink_model::AdvisedError;
+use etlink_model::Failure;
 use etlink_replay::{
     LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
 };
@@ -74,7 +74,7 @@ impl Ran {
         } = written;
         if file.is_empty() {
             let problem = format!("{name}: no nodes");
-            bail!(AdvisedError::new(problem, "see `etlink check`"));
+            bail!(Failure::new(problem).advise("see `etlink check`"));
         }
         // a tree shows who called whom, not who waits for whom
         let graph = if file.format.is_tree() {

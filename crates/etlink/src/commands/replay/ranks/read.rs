@@ -10,7 +10,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
 use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
-use etlink_model::{AdvisedError, GlobalRank, UnixNs};
+use etlink_model::{Failure, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
 use etlink_run::rank_results::RankJob;
@@ -131,7 +131,7 @@ fn from_written(
     let (name, file) = (&written.name, &written.graph);
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
         let problem = format!("{name}: no Chakra nodes to run");
-        bail!(AdvisedError::new(problem, "see `etlink check`"));
+        bail!(Failure::new(problem).advise("see `etlink check`"));
     }
     if rank.set.options.strict
         && let Some(damage) = file.damage()

@@ -1,0 +1,424 @@
+//! Ops by name and arguments: calls, device time, work, and the use of the device's peak rates.
+//!
+//! A device row belongs to the innermost op around its launch; rows without an op are totalled by
+//! kernel. Rows launched before the recording or outside the steps are left out, as in
+//! [`kernels`](crate::kernels). Durations are of calls: the sum over the rows of each.
+//!
+//! ```text
+//! compute time  operations / peak of the precision; of products, convolutions and attention
+//! memory time   bytes / bandwidth of the memory; each tensor once
+//! roof          the longer of both, summed over the rows
+//! bound         the longer of both sums
+//! ```
+//! Work follows [`etlink_link::roofline`]; copies and memsets of an op that also runs kernels are
+//! part of its work. It is unknown unless that of all rows is known, by the
+//! rules of [`peak_use`](crate::peak_use). Copies from and to the host have no roof: their bound is
+//! the link. Neither have devices without a line in the table of peaks.
+
+use crate::device_peaks::{DevicePeaks, PeakTable};
+use crate::duration_stats::{DurationStats, median_ns};
+use crate::outside_work::CountedWork;
+use crate::peak_use::{compute_time, device_peaks, is_known, memory_time};
+use crate::python_lines::python_line;
+use crate::rows::ClassifiedRows;
+use crate::rules::{KernelRules, RowClass};
+use crate::short_names::short_names;
+use etlink_link::LinkedTrace;
+use etlink_link::roofline::{OpCall, RooflineFormula, RooflineWork, op_call, op_work, row_work};
+use etlink_model::{NameId, OpIdx, RowKind};
+use indexmap::IndexMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// Resource that limits an op at the peaks of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OpBound {
+    /// Arithmetic.
+    Compute,
+    /// Bandwidth of the device's memory.
+    Memory,
+}
+
+/// Totals of all calls of an op with equal arguments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OpTotals {
+    /// Name of the op; empty for kernels without an op.
+    pub op: String,
+    /// Shapes of the inputs, list text; empty if not recorded.
+    pub shapes: String,
+    /// Types of the inputs, list text.
+    pub types: String,
+    /// Strides of the inputs, list text.
+    pub strides: String,
+    /// Scalars and lists of numbers among the inputs, list text.
+    pub values: String,
+    /// Number of calls with work on a device.
+    pub count: u64,
+    /// Number of device rows.
+    pub rows: u64,
+    /// Sum of the device time, ns.
+    pub sum_ns: i64,
+    /// Share of the device time of all ops, 0 to 1.
+    pub share: f64,
+    /// Mean device time of a call, ns.
+    pub mean_ns: f64,
+    /// Median device time of a call, ns.
+    pub median_ns: i64,
+    /// Shortest device time of a call, ns.
+    pub min_ns: i64,
+    /// Longest device time of a call, ns.
+    pub max_ns: i64,
+    /// Standard deviation of the calls' device time, ns; null for a single call.
+    pub stddev_ns: Option<f64>,
+    /// Arithmetic operations of all calls; a multiplication and an addition count as two. Null if
+    /// unknown.
+    pub operations: Option<u64>,
+    /// Bytes read and written by all calls; null if unknown.
+    pub bytes: Option<u64>,
+    /// Operations per byte.
+    pub operations_per_byte: Option<f64>,
+    /// 10¹² operations per second of device time.
+    pub tflops: Option<f64>,
+    /// 10¹² bytes per second of device time.
+    pub tb_per_s: Option<f64>,
+    /// Resource that limits the op; null if its work or the device's peaks are unknown.
+    pub bound: Option<OpBound>,
+    /// Time of all calls at the peaks of the device, ns.
+    pub roof_ns: Option<f64>,
+    /// Time at the peaks divided by the device time.
+    pub roof_share: Option<f64>,
+    /// Formula for the work; null if the work is unknown.
+    pub formula: Option<RooflineFormula>,
+    /// Name of the kernel with the most time.
+    pub kernel: String,
+    /// Readable name of this kernel.
+    pub short_kernel: String,
+    /// Line of Python of the first call; of its forward op for a backward op. Null without stacks.
+    pub line: Option<String>,
+}
+
+/// Ops of one rank.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RankOps {
+    /// Global rank; `None` if neither the traces nor the caller state it.
+    pub rank: Option<i64>,
+    /// Sources of the devices' peak rates: data sheets, or lines of a file; empty if no peaks are
+    /// known.
+    pub sheets: Vec<String>,
+    /// Ops by name and arguments.
+    pub ops: Vec<OpTotals>,
+}
+
+/// Work of device rows; `None` if that of any is unknown.
+#[derive(Clone, Copy)]
+struct KnownWork {
+    operations: Option<u64>,
+    bytes: Option<u64>,
+    /// Compute time, memory time and roof, ns.
+    times: Option<[f64; 3]>,
+}
+
+/// Device rows with their work.
+struct WorkedRows<'t> {
+    rows: ClassifiedRows<'t>,
+    work: Vec<RooflineWork>,
+    /// Peaks of each device.
+    peaks: Vec<Option<DevicePeaks>>,
+    /// True for ops that launch kernels.
+    has_kernel: Vec<bool>,
+}
+
+/// Running totals of one op with its arguments.
+struct CallSums<'t> {
+    call: OpCall<'t>,
+    first_op: Option<OpIdx>,
+    durations: Vec<i64>,
+    rows: u64,
+    /// Time and formula of each kernel.
+    kernels: IndexMap<NameId, (i64, Option<RooflineFormula>), FxBuildHasher>,
+    work: KnownWork,
+}
+
+/// Totals the ops of a rank, by falling device time. O(ops + rows + text of the arguments).
+pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> RankOps {
+    let worked = WorkedRows::new(trace, rules, peaks);
+    let counted = CountedWork::new(trace);
+    let mut places: FxHashMap<(OpCall<'_>, Option<NameId>), usize> = FxHashMap::default();
+    // place of each op, and its device time
+    let mut ops: Vec<(Option<usize>, i64)> = vec![(None, 0); trace.device.ops.len()];
+    let mut sums: Vec<CallSums<'_>> = vec![];
+    let is_work = |row: &usize| worked.rows.class[*row] != RowClass::Other;
+    for row in (0..worked.rows.len()).filter(is_work) {
+        if counted.row_cause(row).is_some() {
+            continue;
+        }
+        let op = owner(trace, row);
+        let place = op.and_then(|op| ops[op.index()].0).unwrap_or_else(|| {
+            let call = op.map_or_else(OpCall::default, |op| op_call(trace, op));
+            let kernel = op.is_none().then_some(trace.device.rows.name[row]);
+            let place = places.entry((call, kernel));
+            *place.or_insert_with_key(|(call, _)| {
+                sums.push(CallSums::new(call.clone(), op));
+                sums.len() - 1
+            })
+        });
+        let ns = trace.device.rows.duration[row].0;
+        match op {
+            Some(op) => {
+                let (of_op, op_ns) = &mut ops[op.index()];
+                (*of_op, *op_ns) = (Some(place), op_ns.saturating_add(ns));
+            }
+            None => sums[place].durations.push(ns),
+        }
+        sums[place].add_row(&worked, row);
+    }
+    for (place, ns) in ops {
+        if let Some(place) = place {
+            sums[place].durations.push(ns);
+        }
+    }
+    let lines = FirstLines::new(trace);
+    let totals = sums.into_iter().map(|sum| sum.totals(trace, &lines));
+    RankOps {
+        rank: trace.report.rank.map(|rank| rank.0),
+        ops: with_shares(totals.collect()),
+        sheets: worked.sheets(),
+    }
+}
+
+/// Returns the op that a row belongs to; a range that the program annotates is none.
+fn owner(trace: &LinkedTrace, row: usize) -> Option<OpIdx> {
+    let op = trace.row_op[row].get();
+    op.filter(|op| !trace.device.ops.annotation[op.index()])
+}
+
+impl<'t> WorkedRows<'t> {
+    fn new(trace: &'t LinkedTrace, rules: &'t KernelRules, peaks: &PeakTable) -> WorkedRows<'t> {
+        let rows = ClassifiedRows::new(trace, rules);
+        let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
+        let mut has_kernel = vec![false; trace.device.ops.len()];
+        for row in 0..rows.len() {
+            let op = owner(trace, row).filter(|_| is_kernel(trace, row));
+            if let Some(op) = op {
+                has_kernel[op.index()] = true;
+            }
+        }
+        WorkedRows {
+            work: row_work(trace, &op_work(trace)),
+            peaks: rows.devices.iter().map(of_device).collect(),
+            has_kernel,
+            rows,
+        }
+    }
+
+    /// Sources of the peaks, each once.
+    fn sheets(self) -> Vec<String> {
+        let mut sheets: Vec<String> = vec![];
+        for peaks in self.peaks.into_iter().flatten() {
+            if !sheets.contains(&peaks.sheet) {
+                sheets.push(peaks.sheet);
+            }
+        }
+        sheets
+    }
+
+    fn known(&self, row: usize) -> KnownWork {
+        let (trace, work) = (self.rows.trace, &self.work[row]);
+        let of_kernels = owner(trace, row).is_some_and(|op| self.has_kernel[op.index()]);
+        if of_kernels && !is_kernel(trace, row) {
+            // the formula of the op has it
+            return KnownWork::NOTHING;
+        }
+        let is_known = is_known(trace, row, work);
+        let has_operations = is_known && work.formula != RooflineFormula::Bytes;
+        KnownWork {
+            operations: has_operations.then_some(work.operations),
+            bytes: is_known.then_some(work.bytes),
+            times: self.roof_times(row),
+        }
+    }
+
+    /// Compute time, memory time and roof of a row, ns.
+    fn roof_times(&self, row: usize) -> Option<[f64; 3]> {
+        let (trace, work) = (self.rows.trace, &self.work[row]);
+        let is_copy = trace.device.rows.kind[row] == RowKind::Memcpy;
+        if is_copy && !self.rows.name(row).contains("DtoD") {
+            return None;
+        }
+        let peaks = self.peaks[self.rows.device_place(row)].as_ref()?;
+        let compute = compute_time(trace, row, work, peaks)?;
+        let memory = memory_time(work, peaks)?;
+        Some([compute, memory, compute.max(memory)])
+    }
+}
+
+fn is_kernel(trace: &LinkedTrace, row: usize) -> bool {
+    trace.device.rows.kind[row] == RowKind::Kernel
+}
+
+impl RankOps {
+    /// Estimated memory of the records, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let texts = |op: &OpTotals| op.shapes.len() + op.types.len() + op.strides.len();
+        let bytes = self.ops.iter().map(|op| size_of::<OpTotals>() + texts(op));
+        bytes.sum::<usize>() as u64
+    }
+
+    /// Share of the device time with known work, 0 to 1.
+    pub fn known_share(&self) -> f64 {
+        let known = self.ops.iter().filter(|op| op.bytes.is_some());
+        // an empty sum of floats is -0
+        known.fold(0.0, |sum, op| sum + op.share)
+    }
+}
+
+impl<'t> CallSums<'t> {
+    fn new(call: OpCall<'t>, first_op: Option<OpIdx>) -> CallSums<'t> {
+        CallSums {
+            call,
+            first_op,
+            durations: vec![],
+            rows: 0,
+            kernels: IndexMap::default(),
+            work: KnownWork::NOTHING,
+        }
+    }
+
+    fn add_row(&mut self, worked: &WorkedRows<'_>, row: usize) {
+        let (trace, work) = (worked.rows.trace, &worked.work[row]);
+        let device = &trace.device.rows;
+        let (ns, formula) = self.kernels.entry(device.name[row]).or_default();
+        *ns = ns.saturating_add(device.duration[row].0);
+        *formula = is_known(trace, row, work).then_some(work.formula);
+        self.rows += 1;
+        self.work.add(&worked.known(row));
+    }
+
+    fn totals(mut self, trace: &LinkedTrace, lines: &FirstLines<'_>) -> OpTotals {
+        let mut stats = DurationStats::default();
+        self.durations.iter().for_each(|ns| stats.add(*ns));
+        let seconds = stats.sum_ns as f64 / 1e9;
+        let rate = |amount: u64| (seconds > 0.0).then(|| amount as f64 / seconds / 1e12);
+        let KnownWork {
+            operations,
+            bytes,
+            times,
+        } = self.work;
+        // rows that only move data have none
+        let operations = operations.filter(|operations| *operations > 0);
+        // of kernels with equal time the first one
+        let kernels = self.kernels.iter().rev();
+        let main = kernels.max_by_key(|(_, (ns, _))| *ns);
+        let kernel = main.map_or("", |(name, _)| trace.device_name(*name));
+        let roof_ns = times.map(|[_, _, roof]| roof);
+        OpTotals {
+            op: self.call.name.to_owned(),
+            shapes: self.call.shapes.to_owned(),
+            types: self.call.types.to_owned(),
+            strides: self.call.strides.to_owned(),
+            values: self.call.values.into_owned(),
+            count: stats.count,
+            rows: self.rows,
+            sum_ns: stats.sum_ns,
+            share: 0.0,
+            mean_ns: stats.mean_ns(),
+            median_ns: median_ns(&mut self.durations),
+            min_ns: stats.min_ns,
+            max_ns: stats.max_ns,
+            stddev_ns: stats.stddev_ns(),
+            operations,
+            bytes,
+            operations_per_byte: operations
+                .zip(bytes.filter(|bytes| *bytes > 0))
+                .map(|(operations, bytes)| operations as f64 / bytes as f64),
+            tflops: operations.and_then(rate),
+            tb_per_s: bytes.and_then(rate),
+            bound: times.map(|[compute, memory, _]| match () {
+                () if compute > memory => OpBound::Compute,
+                () => OpBound::Memory,
+            }),
+            roof_ns,
+            roof_share: roof_ns
+                .filter(|_| seconds > 0.0)
+                .map(|roof| roof / 1e9 / seconds),
+            formula: main.and_then(|(_, (_, formula))| *formula),
+            kernel: kernel.to_owned(),
+            short_kernel: String::new(),
+            line: self.first_op.and_then(|op| lines.of(op)),
+        }
+    }
+}
+
+impl KnownWork {
+    const NOTHING: KnownWork = KnownWork {
+        operations: Some(0),
+        bytes: Some(0),
+        times: Some([0.0; 3]),
+    };
+
+    fn add(&mut self, other: &KnownWork) {
+        let sum = |(a, b): (u64, u64)| a.saturating_add(b);
+        self.operations = self.operations.zip(other.operations).map(sum);
+        self.bytes = self.bytes.zip(other.bytes).map(sum);
+        let times = self.times.zip(other.times);
+        self.times = times.map(|(a, b)| std::array::from_fn(|at| a[at] + b[at]));
+    }
+}
+
+/// Finds the lines of Python that called ops.
+struct FirstLines<'t> {
+    trace: &'t LinkedTrace,
+    /// First op of each sequence number on a forward thread.
+    forward: FxHashMap<i64, OpIdx>,
+}
+
+impl<'t> FirstLines<'t> {
+    fn new(trace: &'t LinkedTrace) -> FirstLines<'t> {
+        let ops = &trace.device.ops;
+        let mut forward = FxHashMap::default();
+        for op in 0..ops.len() {
+            if ops.seq_id[op] >= 0 && ops.fwd_thread[op] == 0 {
+                forward.entry(ops.seq_id[op]).or_insert(OpIdx::new(op));
+            }
+        }
+        FirstLines { trace, forward }
+    }
+
+    fn of(&self, op: OpIdx) -> Option<String> {
+        let ops = &self.trace.device.ops;
+        let mut around = Some(op);
+        while let Some(op) = around {
+            let seq = ops.seq_id[op.index()];
+            if ops.fwd_thread[op.index()] != 0 && seq >= 0 {
+                return self.line(*self.forward.get(&seq)?);
+            }
+            around = self.trace.op_parent[op.index()].get();
+        }
+        self.line(op)
+    }
+
+    fn line(&self, op: OpIdx) -> Option<String> {
+        let ops = &self.trace.device.ops;
+        python_line(self.trace, ops.thread[op.index()], ops.start[op.index()].0)
+    }
+}
+
+/// Adds the shares and short names, and sorts by falling time.
+fn with_shares(mut all: Vec<OpTotals>) -> Vec<OpTotals> {
+    let whole = all
+        .iter()
+        .fold(0i64, |sum, op| sum.saturating_add(op.sum_ns));
+    let shorts = short_names(all.iter().map(|op| op.kernel.as_str()));
+    for (op, short) in all.iter_mut().zip(shorts) {
+        op.share = op.sum_ns as f64 / whole.max(1) as f64;
+        op.short_kernel = short.map_or_else(|| op.kernel.clone(), String::from);
+    }
+    // a stable sort: equal sums stay in the order of the trace
+    all.sort_by_key(|op| Reverse(op.sum_ns));
+    all
+}

@@ -1,0 +1,103 @@
+//! `etlink ops`: ops by name and arguments.
+
+#[cfg(feature = "parquet")]
+mod arrow;
+mod show;
+
+use super::load::{AnalyzeConfig, load_at_once};
+use super::results::{AnalyzedRun, AnalyzedTrace};
+use super::{csv, print_report, print_text};
+use crate::Outcome;
+use crate::args::OpsArgs;
+use crate::envelope::{JsonReport, RunReports, print_json_report};
+use crate::kernel_rules::{file_text, read_rules};
+use crate::run_query::RunQuery;
+use anyhow::{Context, Result};
+use etlink_analyze::{KernelRules, PeakTable, RankOps, rank_ops};
+use etlink_link::LinkedTrace;
+use etlink_model::KeepEvents;
+use etlink_run::{RunError, RunOptions, RunSource};
+use std::path::Path;
+
+impl JsonReport for RunReports<AnalyzedRun<RankOps>> {
+    const SCHEMA: &'static str = "etlink.ops";
+}
+
+pub fn run(args: &OpsArgs) -> Result<Outcome> {
+    args.reading.overhead.refuse()?;
+    let rules = read_rules(args.trace.rules.as_deref())?.rules;
+    let peaks = read_peaks(args.peaks.as_deref())?;
+    let options = RunOptions {
+        rank: args.trace.rank,
+        steps_by: args.steps.steps_by.clone(),
+        progress: crate::progress::progress_bar(),
+        ..args.reading.run_options(Some(&args.choice))?
+    };
+    let (host, metrics) = (args.trace.host.as_deref(), &args.trace.metrics);
+    let source = RunSource::from_path_and_files(&args.path, host, metrics)?;
+    let runs = read_ops(source, options, &rules, &peaks)?;
+    let is_complete = runs.iter().all(|run| run.excluded.is_empty());
+    if args.print.json {
+        print_json_report(&RunReports { runs })?;
+    } else {
+        AnalyzedRun::print_notes(runs.iter());
+        if args.print.csv {
+            print_text(&csv::of_ops(&runs)?)?;
+        } else {
+            let texts = runs.iter().map(|run| show::run_text(run, args));
+            print_report(&texts.collect::<Vec<_>>().join("\n"))?;
+        }
+    }
+    Ok(if is_complete {
+        Outcome::Done
+    } else {
+        Outcome::Found
+    })
+}
+
+/// Reads a file with peak rates, if one is named.
+fn read_peaks(path: Option<&Path>) -> Result<PeakTable> {
+    let Some(path) = path else {
+        return Ok(PeakTable::default());
+    };
+    let text = file_text(path)?;
+    PeakTable::from_text(&text).with_context(|| path.display().to_string())
+}
+
+fn read_ops(
+    source: RunSource,
+    options: RunOptions,
+    rules: &KernelRules,
+    peaks: &PeakTable,
+) -> Result<Vec<AnalyzedRun<RankOps>>> {
+    // frames of Python tell the lines of ops
+    let config = AnalyzeConfig::from_source(source, options).keeping(KeepEvents::Auxiliary);
+    let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {
+        let ops = rank_ops(&trace, rules, peaks);
+        let rank = of.rank.or(ops.rank);
+        Ok((RankOps { rank, ..ops }, None))
+    };
+    load_at_once(config, say, RankOps::memory_bytes)
+}
+
+/// Ops of a run's ranks.
+pub struct OpsDocument(AnalyzedRun<RankOps>);
+
+impl OpsDocument {
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// No rank of the run could be read.
+    pub fn read(run: &RunQuery) -> Result<OpsDocument> {
+        let rules = read_rules(None)?.rules;
+        let (source, options) = (run.source.clone(), run.options.clone());
+        let mut runs = read_ops(source, options, &rules, &PeakTable::default())?;
+        // the query opens exactly one run
+        Ok(OpsDocument(runs.pop().ok_or(RunError::NoRankAsked)?))
+    }
+
+    /// Returns notes about the files, including those that are left out.
+    pub fn notes(&self) -> Vec<String> {
+        self.0.notes_of()
+    }
+}

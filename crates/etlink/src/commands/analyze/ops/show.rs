@@ -1,0 +1,196 @@
+//! The table as text.
+
+use super::super::results::AnalyzedRun;
+use crate::args::OpsArgs;
+use crate::table::{self, Column, Grid, Limit, count, enum_name, mean_time, percent, time};
+use etlink_analyze::{OpTotals, RankOps};
+use etlink_link::roofline::ArgumentValues;
+use std::fmt::Write;
+
+pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
+    let mut out = String::new();
+    if !run.name.is_empty() {
+        let _ = writeln!(
+            out,
+            "{}: {}",
+            run.name,
+            count(run.ranks.len() as u64, "rank")
+        );
+    }
+    out += &run.row_damage_lines();
+    out += &run.cut_line();
+    let limit = Limit {
+        lines: args.rows.rows,
+        option: "--rows",
+    };
+    for rank in &run.ranks {
+        let ops = &rank.said;
+        if ops.ops.is_empty() {
+            let _ = writeln!(out, "{}: no work on a device", table::rank(&rank.label));
+            continue;
+        }
+        let peaks = if ops.sheets.is_empty() {
+            "unknown; --peaks FILE states them".to_owned()
+        } else {
+            ops.sheets.join(", ")
+        };
+        let title = format!(
+            "{}: {} by arguments (figures of all calls; work is known for {} of the device \
+             time; peaks: {peaks})",
+            table::rank(&rank.label),
+            count(ops.ops.len() as u64, "op"),
+            percent(ops.known_share(), 1),
+        );
+        out += &op_table(ops, limit, args.names.full_names).titled(&title);
+    }
+    out
+}
+
+fn op_table(ops: &RankOps, limit: Limit, full_names: bool) -> Grid {
+    let columns: &[Column<(&OpTotals, bool)>] = &[
+        ("op", |(op, _)| match &*op.op {
+            "" => "-".to_owned(),
+            name => name.to_owned(),
+        }),
+        ("arguments", |(op, _)| argument_text(op)),
+        ("calls", |(op, _)| op.count.to_string()),
+        ("sum", |(op, _)| time(op.sum_ns)),
+        ("share", |(op, _)| percent(op.share, 1)),
+        ("mean", |(op, _)| mean_time(op.mean_ns)),
+        ("median", |(op, _)| time(op.median_ns)),
+        ("min", |(op, _)| time(op.min_ns)),
+        ("max", |(op, _)| time(op.max_ns)),
+        ("stddev", |(op, _)| {
+            op.stddev_ns.map_or("-".into(), mean_time)
+        }),
+        ("GFLOP", |(op, _)| {
+            figure(op.operations.map(|operations| operations as f64 / 1e9))
+        }),
+        ("MB", |(op, _)| {
+            figure(op.bytes.map(|bytes| bytes as f64 / 1e6))
+        }),
+        ("FLOP/B", |(op, _)| figure(op.operations_per_byte)),
+        ("TFLOP/s", |(op, _)| figure(op.tflops)),
+        ("TB/s", |(op, _)| figure(op.tb_per_s)),
+        ("bound", |(op, _)| op.bound.map_or("-".into(), enum_name)),
+        ("at roof", |(op, _)| {
+            op.roof_ns.map_or("-".into(), mean_time)
+        }),
+        ("of roof", |(op, _)| {
+            op.roof_share.map_or("-".into(), |share| percent(share, 0))
+        }),
+        ("formula", |(op, _)| {
+            op.formula.map_or("-".into(), enum_name)
+        }),
+        ("kernel", |(op, full)| {
+            if *full { &op.kernel } else { &op.short_kernel }.clone()
+        }),
+        ("line", |(op, _)| op.line.clone().unwrap_or_default()),
+    ];
+    // an empty column at the right edge would only widen the table
+    let has_lines = ops.ops.iter().any(|op| op.line.is_some());
+    let columns = &columns[..columns.len() - usize::from(!has_lines)];
+    let records = ops.ops.iter().map(|op| (op, full_names));
+    let grid = Grid::from_records(2, limit, columns, records)
+        .last_texts(1 + usize::from(has_lines))
+        .text_columns(|head| {
+            ["op", "arguments", "bound", "formula", "kernel", "line"].contains(&head)
+        });
+    let expendable = [
+        "stddev", "min", "max", "median", "formula", "GFLOP", "MB", "at roof", "FLOP/B", "line",
+        "kernel", "mean", "TB/s", "TFLOP/s",
+    ];
+    let shown = expendable.into_iter();
+    grid.expendable(shown.filter(|head| has_lines || *head != "line"))
+        .decisive(["sum", "share"])
+}
+
+/// Formats a figure with three digits; `-` if it is unknown.
+fn figure(value: Option<f64>) -> String {
+    let Some(value) = value else {
+        return "-".to_owned();
+    };
+    let decimals = match value {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        value if value >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Formats an op's arguments: `bf16[8, 16], f32[16], 1, False`.
+fn argument_text(op: &OpTotals) -> String {
+    let [shapes, types, values] = [&op.shapes, &op.types, &op.values];
+    let [shapes, types, values] = [shapes, types, values].map(|text| ArgumentValues::new(text));
+    let mut out: Vec<String> = vec![];
+    for number in 0..shapes.count().max(types.count()) as u32 {
+        let of = |list: ArgumentValues<'_>| list.text(number).unwrap_or("").to_owned();
+        let (shape, dtype, value) = (of(shapes), of(types), of(values));
+        let is_scalar = shape == "[]" && !value.is_empty();
+        match short_type(&dtype) {
+            Some(dtype) if !is_scalar => out.push(format!("{dtype}{shape}")),
+            _ if dtype.contains("Tensor") && !is_scalar => out.push(shape),
+            _ if !value.is_empty() => out.push(value),
+            _ => {}
+        }
+    }
+    out.join(", ")
+}
+
+/// Returns a short name of a tensor's type; `None` for other types.
+fn short_type(dtype: &str) -> Option<&str> {
+    let inner = match dtype.strip_prefix("Tensor(") {
+        Some(inner) => inner.split(')').next().unwrap_or(inner),
+        None => dtype,
+    };
+    let inner = inner.trim_start_matches("c10::");
+    Some(match inner {
+        "float" => "f32",
+        "double" => "f64",
+        "Half" => "f16",
+        "BFloat16" => "bf16",
+        "long" | "long int" => "i64",
+        "int" => "i32",
+        "short" | "short int" => "i16",
+        "signed char" => "i8",
+        "unsigned char" => "u8",
+        "bool" => "bool",
+        other if other.starts_with("Float8") => other,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_either_trace() {
+        let text = |shapes: &str, types: &str, values: &str| {
+            argument_text(&OpTotals {
+                shapes: shapes.to_owned(),
+                types: types.to_owned(),
+                values: values.to_owned(),
+                ..OpTotals::default()
+            })
+        };
+        assert_eq!(
+            text(
+                "[[8, 3, 4], [], [], []]",
+                r#"["c10::BFloat16", "", "ScalarList", "Scalar"]"#,
+                r#"["", "", "[2, 2]", "False"]"#
+            ),
+            "bf16[8, 3, 4], [2, 2], False"
+        );
+        assert_eq!(
+            text(
+                "[[[2, 3], [4]], [], [[], []]]",
+                r#"["GenericList[Tensor(float),Tensor(float)]", "Tensor(long)", "GenericList[Int,Int]"]"#,
+                r#"["", "", [1, 2]]"#
+            ),
+            "[[2, 3], [4]], i64[], [1, 2]"
+        );
+        assert_eq!(text("", "", ""), "");
+    }
+}
