@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+#[allow(clippy::disallowed_methods, reason = "a test")]
 fn read(path: &Path) -> HostTrace {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let plain = zstd::Decoder::new(file).expect("zstd");
