@@ -44,7 +44,7 @@ fn all_gpu_recordings_link_completely_and_pass_the_check() {
     let line = format!("merge {} -o out --json", gpu().display());
     let document = tool.run(&line).exits(0).json();
     let ranks = document["ranks"].as_array().expect("ranks");
-    assert_eq!(ranks.len(), 28);
+    assert_eq!(ranks.len(), 29);
     for rank in ranks {
         let (case, report) = (&rank["run"], &rank["report"]);
         if !rank["host"].is_null() {
@@ -287,6 +287,31 @@ fn device_work_with_other_sizes_is_predicted() {
     errors.sort_by(f64::total_cmp);
     assert!(errors[errors.len() / 2] < 0.025, "{errors:?}");
     assert!(errors.iter().all(|error| *error < 0.10), "{errors:?}");
+}
+
+#[test]
+fn peak_memory_of_other_sizes_is_predicted() {
+    let folder = gpu().join("lm-memory");
+    let sizes = OTHER_SIZES.iter().filter(|(case, ..)| *case == "lm");
+    let mut errors = vec![];
+    for (_, question, program) in sizes {
+        let line = format!("replay {} --what-if {question} --json", folder.display());
+        let document = Tool::new().run(&line).exits(0).json();
+        let memory = &document["runs"][0]["what_if"]["questions"][0]["memory"];
+        assert_eq!(memory["recorded_bytes"], 3_654_755_328_u64);
+        let peak = truth("program", program)["peak_allocated_bytes"].as_f64();
+        let predicted = memory["predicted_bytes"].as_f64().expect("bytes");
+        let error = predicted / peak.expect("a true peak") - 1.0;
+        println!(
+            "| {program} | {:.1} | {:+.2} % |",
+            predicted / 1e6,
+            100.0 * error
+        );
+        errors.push(error.abs());
+    }
+    errors.sort_by(f64::total_cmp);
+    assert!(errors[errors.len() / 2] < 0.001, "{errors:?}");
+    assert!(errors.iter().all(|error| *error < 0.02), "{errors:?}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub use idle::{GapCause, HostIdle, IdleCauses, IdleGap};
 pub use kernel_counters::KernelCounter;
 pub use kernels::{KernelOp, KernelTotals};
 pub use launches::LaunchTotals;
-pub use memory::{MemoryPoint, MemoryUse};
+pub use memory::{MemoryPoint, MemoryUse, device_type_name};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
 pub use ops::{OpBound, OpTotals, RankOps, rank_ops};
 pub use outside_work::{CountedWork, OutsideCause, OutsideWork};

@@ -76,7 +76,8 @@ const DEVICE_TYPES: [(i32, &str); 10] = [
     (20, "privateuse"),
 ];
 
-fn device_type_name(device_type: i32) -> &'static str {
+/// Returns the name of a device type, as `c10::DeviceType` numbers them.
+pub fn device_type_name(device_type: i32) -> &'static str {
     let mut known = DEVICE_TYPES.iter();
     let known = known.find(|(number, _)| *number == device_type);
     known.map_or("other", |(_, name)| name)

@@ -45,8 +45,8 @@ pub use finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindin
 pub use kind::CauseKind;
 pub use kinds::{KINDS, KindRule};
 pub use question::{
-    GraphAnswer, PredictedTime, PredictionBasis, QUESTIONS, QuestionError, RankAnswer,
-    WhatIfQuestion, WorkPlace, answer_for_graph, straggler_edits,
+    GraphAnswer, PredictedMemory, PredictedTime, PredictionBasis, QUESTIONS, QuestionError,
+    RankAnswer, WhatIfQuestion, WorkPlace, answer_for_graph, straggler_edits,
 };
 pub use rank_causes::rank_causes;
 pub use ranking::run_findings;

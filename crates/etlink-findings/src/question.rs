@@ -22,7 +22,7 @@ mod straggler;
 mod transfer_cost;
 
 pub use error::{QUESTIONS, QuestionError};
-pub use sizes::{PredictedTime, PredictionBasis, WorkPlace};
+pub use sizes::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
 pub use straggler::straggler_edits;
 pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 
@@ -176,8 +176,8 @@ impl WhatIfQuestion {
                 bandwidth, host time is unchanged"
             }
             WhatIfQuestion::Sizes(_) => {
-                "ops keep their algorithms, and the host its time, with this host; memory and \
-                communication stay as recorded"
+                "ops keep their algorithms, and the host its time, with this host; communication stays \
+                as recorded"
             }
             WhatIfQuestion::Straggler(_) => {
                 "assumes that work that takes longer than on the other ranks could take their \
@@ -205,6 +205,11 @@ impl WhatIfQuestion {
     /// Returns true if the question needs several ranks: see [`straggler_edits`].
     pub fn needs_ranks(&self) -> bool {
         matches!(self, WhatIfQuestion::Straggler(_))
+    }
+
+    /// Returns true if the answer uses the allocations of the recording.
+    pub fn needs_memory(&self) -> bool {
+        matches!(self, WhatIfQuestion::Sizes(_))
     }
 
     /// Returns the changes to the graph of a rank, from which [`answer_for_graph`] makes edits. O(n

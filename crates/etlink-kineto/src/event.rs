@@ -150,6 +150,7 @@ arguments! {
     device_type = b"Device Type";
     device_id = b"Device Id";
     memory_bytes = b"Bytes";
+    memory_address = b"Addr";
     allocated = b"Total Allocated";
     reserved = b"Total Reserved";
     collective = b"Collective name";

@@ -394,6 +394,7 @@ impl ChunkTables {
             bytes: int(args.memory_bytes).unwrap_or(0),
             allocated: uint_or_zero(args.allocated),
             reserved: uint_or_zero(args.reserved),
+            address: uint_or_zero(args.memory_address),
         };
         self.trace.memory.push(row);
     }

@@ -334,6 +334,8 @@ columns! {
         allocated: u64,
         /// Bytes reserved in total after the event (`Total Reserved`).
         reserved: u64,
+        /// Address of the block (`Addr`); 0 if not written.
+        address: u64,
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Tensor {
     pub(crate) storage: u64,
     pub(crate) offset: u64,
     pub(crate) sizes: Vec<u64>,
+    /// Size of an element, bytes.
+    pub(crate) element_bytes: u64,
     /// True if its elements are whole numbers, such as tokens or labels.
     pub(crate) is_integer: bool,
 }
@@ -117,6 +119,7 @@ fn tensor(argument: usize, value: &Value, shape: &Value, is_integer: bool) -> Op
         storage: part(1)?,
         offset: part(2)?,
         sizes: sizes?,
+        element_bytes: part(4)?,
         is_integer,
     })
 }

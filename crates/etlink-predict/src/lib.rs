@@ -13,6 +13,7 @@
 mod arguments;
 mod dims;
 mod law;
+mod memory;
 mod rules;
 mod sizes;
 mod sources;
@@ -22,10 +23,11 @@ mod walk;
 mod tests;
 
 pub use law::{ChangedWork, USUAL_BALANCE};
+pub use memory::{PredictedPeak, predicted_peaks};
 pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
 pub use sources::ShownSize;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Tensor};
 use crate::dims::Shape;
 use crate::walk::{EndedCall, find_sources, walk_ops};
 use etlink_link::roofline::{ArgumentValues, OpArguments, RooflineFormula, RooflineWork};
@@ -55,6 +57,24 @@ pub struct SizePrediction {
     pub shown: Vec<ShownSize>,
     /// Work of each node of the host trace, by its own arguments; `None` for nodes without tensors.
     pub work: Vec<Option<ChangedWork>>,
+    /// Sizes of the tensors of each node of the host trace.
+    bytes: Vec<NodeBytes>,
+    /// Sizes of weights, and of states of optimizers: one tensor of each storage.
+    weights: Vec<ChangedBytes>,
+}
+
+/// Size of a tensor in the recorded and in the predicted run, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChangedBytes {
+    old: u64,
+    new: u64,
+}
+
+/// Sizes of the tensors of a node.
+#[derive(Clone, Debug, Default)]
+struct NodeBytes {
+    outputs: Vec<ChangedBytes>,
+    inputs: Vec<ChangedBytes>,
 }
 
 /// Predicts the work of each op of a host trace with other sizes. O(nodes).
@@ -71,8 +91,14 @@ pub fn predict_sizes(
         .apply_to(&mut sizes)
         .map_err(PredictError::UnknownSize)?;
     let mut work = vec![None; host.nodes.len()];
+    let mut bytes = vec![NodeBytes::default(); host.nodes.len()];
     let mut has_changed = false;
-    walk_ops(host, &sizes, &sources, &mut |ended| {
+    let weights = walk_ops(host, &sizes, &sources, &mut |ended| {
+        let (call, node) = (ended.call, ended.call.node);
+        bytes[node] = NodeBytes {
+            outputs: changed_bytes(&ended.outputs.tensors, ended.output_shapes, &sizes),
+            inputs: changed_bytes(&call.inputs.tensors, &call.shapes, &sizes),
+        };
         if ended.call.inputs.tensors.is_empty() {
             return;
         }
@@ -83,7 +109,38 @@ pub fn predict_sizes(
     if !has_changed && let Some((role, old)) = request.first_stated() {
         return Err(PredictError::NoSuchSize(role, old));
     }
-    Ok(SizePrediction { sizes, shown, work })
+    let weights = weights.into_iter();
+    let weights = weights.map(|(tensor, shape)| tensor_bytes(&tensor, &shape, &sizes));
+    let weights = weights.collect();
+    Ok(SizePrediction {
+        sizes,
+        shown,
+        work,
+        bytes,
+        weights,
+    })
+}
+
+fn changed_bytes(tensors: &[Tensor], shapes: &[Shape], sizes: &Sizes) -> Vec<ChangedBytes> {
+    let tensors = tensors.iter().zip(shapes);
+    tensors
+        .map(|(tensor, shape)| tensor_bytes(tensor, shape, sizes))
+        .collect()
+}
+
+fn tensor_bytes(tensor: &Tensor, shape: &Shape, sizes: &Sizes) -> ChangedBytes {
+    let bytes = |all: u64, size: u64| all.saturating_mul(size);
+    ChangedBytes {
+        old: tensor
+            .sizes
+            .iter()
+            .copied()
+            .fold(tensor.element_bytes, bytes),
+        new: shape
+            .iter()
+            .map(|dim| dim.changed(sizes))
+            .fold(tensor.element_bytes, bytes),
+    }
 }
 
 fn changed_work(host: &HostTrace, ended: &EndedCall<'_>, sizes: &Sizes) -> ChangedWork {

@@ -40,6 +40,8 @@ struct Walk<'t, 's> {
     /// Numbers of rows of embeddings, which do not grow with the width.
     tables: Vec<u64>,
     open: Vec<Call<'t>>,
+    /// First weight of each storage.
+    weights: BTreeMap<u64, (Tensor, Shape)>,
 }
 
 /// Finds the tensors that the recording does not produce. O(nodes).
@@ -52,14 +54,16 @@ pub(crate) fn find_sources(host: &HostTrace) -> Sources {
     }
 }
 
-/// Calls `ended` for each op, inner ops first. O(nodes).
+/// Calls `ended` for each op, inner ops first. Returns a weight of each storage. O(nodes).
 pub(crate) fn walk_ops(
     host: &HostTrace,
     sizes: &Sizes,
     sources: &Sources,
     ended: &mut impl FnMut(EndedCall<'_>),
-) {
-    Walk::new(host, Some((sizes, sources))).run(ended);
+) -> Vec<(Tensor, Shape)> {
+    let mut walk = Walk::new(host, Some((sizes, sources)));
+    walk.run(ended);
+    walk.weights.into_values().collect()
 }
 
 impl<'t, 's> Walk<'t, 's> {
@@ -74,6 +78,7 @@ impl<'t, 's> Walk<'t, 's> {
             source_of: FxHashMap::default(),
             tables: vec![],
             open: vec![],
+            weights: BTreeMap::new(),
         }
     }
 
@@ -133,6 +138,13 @@ impl<'t, 's> Walk<'t, 's> {
             Some((sizes, sources)) => sources.shape(place, tensor, sizes),
             None => fixed_shape(&tensor.sizes),
         };
+        let is_weight = |(_, sources): (&Sizes, &Sources)| {
+            sources.all.get(&place).is_some_and(Source::is_weight)
+        };
+        if self.known.is_some_and(is_weight) {
+            let weight = || (tensor.clone(), shape.clone());
+            self.weights.entry(tensor.storage).or_insert_with(weight);
+        }
         self.sources.insert(place, Source::new(tensor, op));
         self.source_of.insert(tensor.id, place);
         self.keep_shape(tensor, &shape);

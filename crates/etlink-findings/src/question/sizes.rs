@@ -3,10 +3,13 @@
 use super::device::{HOST_BALANCE, op_balance};
 use super::transfer_cost::RankAnswer;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_analyze::device_type_name;
 use etlink_link::roofline::{RooflineWork, host_work, op_work};
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{DurationNs, NameId, NodeIdx, OpIdx};
-use etlink_predict::{ChangedWork, ShownSize, SizePrediction, SizeRequest, predict_sizes};
+use etlink_predict::{
+    ChangedWork, ShownSize, SizePrediction, SizeRequest, predict_sizes, predicted_peaks,
+};
 use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -71,6 +74,23 @@ pub struct PredictedTime {
     pub recorded_ns: DurationNs,
     /// Sum of the predicted durations.
     pub predicted_ns: DurationNs,
+}
+
+/// Peak of allocated memory in the recorded and in the predicted run.
+#[derive(Clone, Debug, PartialEq, Serialize, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PredictedMemory {
+    /// `cuda`, `hip`, …
+    pub device_type: String,
+    /// Number of the device.
+    pub device: i64,
+    /// Largest number of bytes allocated at once in the recording.
+    pub recorded_bytes: u64,
+    /// Largest number of bytes allocated at once in the predicted run.
+    pub predicted_bytes: u64,
+    /// Share of the recorded allocations that belong to no tensor of known shape and keep their
+    /// size.
+    pub unknown_share: f64,
 }
 
 /// Times by place and basis.
@@ -160,7 +180,8 @@ pub(super) fn change_sizes(
         ));
     }
     let notes = prediction.shown.iter().map(shown_size).collect();
-    Ok(RankAnswer::predicted(edits, notes, times))
+    let memory = predicted_memory(trace, &prediction);
+    Ok(RankAnswer::predicted(edits, notes, (times, memory)))
 }
 
 /// Returns the nodes with work, on devices and on the host.
@@ -223,6 +244,18 @@ fn factors_by_name(nodes: &[WorkNode]) -> FxHashMap<(WorkPlace, NameId), f64> {
     factors
         .map(|(key, [recorded, predicted])| (key, predicted / recorded))
         .collect()
+}
+
+fn predicted_memory(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<PredictedMemory> {
+    let peaks = predicted_peaks(trace, prediction).into_iter();
+    let peaks = peaks.map(|peak| PredictedMemory {
+        device_type: device_type_name(peak.device_type).to_owned(),
+        device: i64::from(peak.device),
+        recorded_bytes: peak.recorded_bytes,
+        predicted_bytes: peak.predicted_bytes,
+        unknown_share: peak.unknown_bytes as f64 / peak.allocations_bytes.max(1) as f64,
+    });
+    peaks.collect()
 }
 
 fn shown_size(shown: &ShownSize) -> String {

@@ -11,7 +11,7 @@
 //! is the median over all pairs of sizes (Theil, 1950; Sen, 1968), which tolerates arbitrary errors
 //! in up to 29 % of the sizes.
 
-use super::sizes::{PredictedTime, PredictedTimes};
+use super::sizes::{PredictedMemory, PredictedTime, PredictedTimes};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
 use etlink_replay::{GraphEdits, ReplayGraph};
@@ -52,6 +52,8 @@ pub struct RankAnswer {
     notes: Vec<String>,
     /// Time of predicted work.
     times: PredictedTimes,
+    /// Peak memory of each device.
+    memory: Vec<PredictedMemory>,
     transfers: BTreeMap<TransferClass, Vec<TransferChange>>,
 }
 
@@ -68,12 +70,13 @@ impl RankAnswer {
     pub(super) fn predicted(
         edits: GraphEdits,
         notes: Vec<String>,
-        times: PredictedTimes,
+        (times, memory): (PredictedTimes, Vec<PredictedMemory>),
     ) -> RankAnswer {
         RankAnswer {
             edits,
             notes,
             times,
+            memory,
             ..RankAnswer::default()
         }
     }
@@ -111,6 +114,8 @@ pub struct GraphAnswer {
     pub notes: Vec<String>,
     /// Time of predicted work, of all ranks.
     pub predicted: Vec<PredictedTime>,
+    /// Peak memory of the device that needs most, of the devices of all ranks.
+    pub memory: Option<PredictedMemory>,
 }
 
 /// Combines the ranks' answers, each with the rank's first node in the graph. In that graph, a
@@ -122,6 +127,12 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
     let mut times = PredictedTimes::default();
     for (first, rank) in ranks {
         times.extend(&rank.times);
+        for memory in &rank.memory {
+            let most = answer.memory.as_ref();
+            if most.is_none_or(|most| most.predicted_bytes < memory.predicted_bytes) {
+                answer.memory = Some(memory.clone());
+            }
+        }
         answer.edits.extend_shifted(&rank.edits, *first);
         for note in &rank.notes {
             if !answer.notes.contains(note) {

@@ -380,6 +380,9 @@ impl<'t, W: Write> TraceEncoder<'t, W> {
                     args.number("Total Reserved", row.reserved)?;
                     args.number("Total Allocated", row.allocated)?;
                     args.number("Bytes", row.bytes)?;
+                    if row.address != 0 {
+                        args.number("Addr", row.address)?;
+                    }
                     args.number("Device Id", row.device)?;
                     args.number("Device Type", row.device_type)
                 },

@@ -2,12 +2,19 @@
 
 use crate::args::{ReplayArgs, TracePairArgs};
 use anyhow::{Result, bail};
-use etlink_findings::{PredictedTime, WhatIfQuestion};
+use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
+
+/// Time and memory that a question predicts.
+#[derive(Clone, Default)]
+pub(super) struct Predicted {
+    pub(super) times: Vec<PredictedTime>,
+    pub(super) memory: Option<PredictedMemory>,
+}
 
 /// Source, options, and changes of a replay.
 #[derive(Clone)]
@@ -18,8 +25,8 @@ pub(super) struct ReplayConfig {
     pub(super) settings: ReplaySettings,
     /// Named questions.
     pub(super) questions: Vec<WhatIfQuestion>,
-    /// Time of work that each question predicts, once it is answered.
-    pub(super) predicted: Vec<Vec<PredictedTime>>,
+    /// Time and memory that each question predicts, once it is answered.
+    pub(super) predicted: Vec<Predicted>,
     /// Name of the node whose start is explained.
     pub(super) explain: Option<String>,
     pub(super) critical_path: bool,
@@ -43,7 +50,7 @@ impl ReplayConfig {
             // an export leaves nothing out
             keep: match target {
                 Some(_) => KeepEvents::Everything,
-                None => KeepEvents::Graph,
+                None => kept_events(&args.what_if.what_if),
             },
             work: match target {
                 Some(_) => RankOperation::Timeline,
@@ -90,6 +97,15 @@ impl ReplayConfig {
         let settings = &self.settings;
         let is_scaled = !settings.scales.is_empty() || !settings.drop_edges.is_empty();
         is_scaled || !self.questions.is_empty()
+    }
+}
+
+/// Returns the events that questions need: allocations for the memory of other sizes.
+pub(super) fn kept_events(questions: &[WhatIfQuestion]) -> KeepEvents {
+    if questions.iter().any(WhatIfQuestion::needs_memory) {
+        KeepEvents::Memory
+    } else {
+        KeepEvents::Graph
     }
 }
 

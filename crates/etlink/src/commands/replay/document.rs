@@ -7,7 +7,6 @@ use super::config::ReplayConfig;
 use super::{Replayed, ranks, replay_rank};
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
-use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::{RunError, RunOptions};
 
@@ -72,7 +71,7 @@ fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
     Ok(ReplayConfig {
         source: run.source.clone(),
         options: RunOptions {
-            keep: KeepEvents::Graph,
+            keep: super::config::kept_events(&questions),
             ..run.options.clone()
         },
         settings: ReplaySettings {

@@ -1,9 +1,11 @@
 //! Named questions about a trace, or about all ranks of a run.
 
 use super::ReplayConfig;
+use super::config::Predicted;
 use anyhow::{Result, bail};
 use etlink_findings::{
-    PredictedTime, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
+    PredictedMemory, PredictedTime, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph,
+    straggler_edits,
 };
 use etlink_link::LinkedTrace;
 use etlink_model::{Failure, NodeIdx, Setting};
@@ -19,15 +21,22 @@ pub(super) struct AskedQuestion {
     /// Time of work before and after, by what the prediction rests on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     predicted: Vec<PredictedTime>,
+    /// Peak memory of the device that needs most, if allocations are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<PredictedMemory>,
 }
 
 impl AskedQuestion {
     pub(super) fn from_config(config: &ReplayConfig) -> Vec<AskedQuestion> {
         let questions = config.questions.iter().enumerate();
-        let asked = questions.map(|(at, question)| AskedQuestion {
-            question: question.to_string(),
-            caveat: question.caveat(),
-            predicted: config.predicted.get(at).cloned().unwrap_or_default(),
+        let asked = questions.map(|(at, question)| {
+            let predicted = config.predicted.get(at).cloned().unwrap_or_default();
+            AskedQuestion {
+                question: question.to_string(),
+                caveat: question.caveat(),
+                predicted: predicted.times,
+                memory: predicted.memory,
+            }
         });
         asked.collect()
     }
@@ -43,6 +52,10 @@ impl AskedQuestion {
 
     pub(super) fn predicted(&self) -> &[PredictedTime] {
         &self.predicted
+    }
+
+    pub(super) fn memory(&self) -> Option<&PredictedMemory> {
+        self.memory.as_ref()
     }
 
     pub(super) fn caveat(&self) -> &'static str {
@@ -80,7 +93,10 @@ impl ReplayConfig {
             let answer = answer.map_err(|why| no_answer(input, question, &why))?;
             let answer = answer_for_graph(graph, &[(NodeIdx(0), &answer)]);
             self.settings.edits.extend(&answer.edits);
-            self.predicted.push(answer.predicted);
+            self.predicted.push(Predicted {
+                times: answer.predicted,
+                memory: answer.memory,
+            });
             let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
             notes.extend(question_notes(
                 question,
@@ -118,7 +134,7 @@ impl ReplayConfig {
                 let edits = straggler_edits(graph, labels, *rank);
                 let edits = edits.map_err(|why| no_answer(input, question, &why))?;
                 self.settings.edits.extend(&edits);
-                self.predicted.push(vec![]);
+                self.predicted.push(Predicted::default());
                 continue;
             }
             let (mut answered, mut failed) = (vec![], vec![]);
@@ -131,7 +147,10 @@ impl ReplayConfig {
             }
             let answer = answer_for_graph(graph, &answered);
             self.settings.edits.extend(&answer.edits);
-            self.predicted.push(answer.predicted);
+            self.predicted.push(Predicted {
+                times: answer.predicted,
+                memory: answer.memory,
+            });
             let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
             notes.extend(question_notes(
                 question,

@@ -6,7 +6,7 @@ use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
-use etlink_findings::{PredictedTime, PredictionBasis, WorkPlace};
+use etlink_findings::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
 use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{
@@ -468,6 +468,19 @@ fn add_predicted(predicted: &[PredictedTime], rows: &mut FactRows) {
     }
 }
 
+fn add_memory(memory: &PredictedMemory, rows: &mut FactRows) {
+    let [recorded, predicted] = [memory.recorded_bytes, memory.predicted_bytes].map(mb);
+    let unknown = 100.0 * memory.unknown_share;
+    rows.add(
+        "  peak memory",
+        format!("{recorded} -> {predicted}"),
+        format!(
+            "allocated on {} {}; {unknown:.1} % of the allocations have no known shape and stay",
+            memory.device_type, memory.device
+        ),
+    );
+}
+
 fn basis_text(basis: PredictionBasis) -> &'static str {
     match basis {
         PredictionBasis::Shapes => "changes with its shapes",
@@ -533,6 +546,9 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     for asked in &changes.questions {
         rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
         add_predicted(asked.predicted(), rows);
+        if let Some(memory) = asked.memory() {
+            add_memory(memory, rows);
+        }
     }
     if let Some(change) = changes.device_end_change_ns {
         rows.add("", signed_time(change), "end of the last device op");
