@@ -18,6 +18,11 @@ fn traces(tool: &Tool) {
     ] {
         let op = draw.op(main, name, at, at + 8_000);
         draw.arg(op, "Input Dims", shapes);
+        let floats = format!(
+            "[{}]",
+            vec![r#""float""#; shapes.matches('[').count() - 1].join(", ")
+        );
+        draw.arg(op, "Input type", &floats);
         draw.captured(main, (at + 2_000, at + 4_000), kernel);
     }
     tool.file("capture.json", draw.kineto());
@@ -33,6 +38,51 @@ fn traces(tool: &Tool) {
         ],
     );
     tool.file("replay.json", draw.kineto());
+}
+
+#[test]
+fn analyses_see_ops_and_work_through_graph_launches() {
+    let tool = Tool::new();
+    traces(&tool);
+    let of = |line: &str| {
+        let line = format!("{line} replay.json --capture capture.json --json");
+        let mut run = tool.run(&line).exits(0).only_run();
+        run["ranks"][0].take()
+    };
+    let ops = of("ops");
+    let figures = |row: &serde_json::Value| {
+        let keys = ["op", "count", "sum_ns", "operations", "bytes"];
+        keys.map(|key| row[key].to_string()).join(" ")
+    };
+    let rows: Vec<String> = ops["ops"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(figures)
+        .collect();
+    let addmm = (2 * 32 * 8 * 64, 4 * (64 + 32 * 8 + 8 * 64 + 32 * 64));
+    let relu = (32 * 64, 2 * 4 * 32 * 64);
+    assert_eq!(
+        rows,
+        [
+            format!("\"aten::addmm\" 1 10000 {} {}", addmm.0, addmm.1),
+            format!("\"aten::relu\" 1 1000 {} {}", relu.0, relu.1),
+        ]
+    );
+    let kernels = of("analyze --table kernels");
+    let named = kernels["kernels"].as_array().expect("rows").iter();
+    assert_eq!(
+        named.map(|row| &row["op"]).collect::<Vec<_>>(),
+        ["aten::addmm", "aten::relu"]
+    );
+    assert_eq!(of("analyze --table work")["work"][0]["operations"], addmm.0);
+    // without the capture nothing is known
+    let plain = tool.run("ops replay.json --json").exits(0).only_run();
+    let plain = plain["ranks"][0]["ops"].as_array().expect("rows").iter();
+    assert!(
+        plain.clone().count() == 2 && { plain }
+            .all(|row| row["op"] == "" && row["bytes"].is_null())
+    );
 }
 
 #[test]

@@ -198,6 +198,48 @@ fn times_and_work_are_those_of_the_raw_trace() {
 }
 
 #[test]
+fn a_device_trace_alone_knows_the_work_of_lists_that_it_shows() {
+    /// Calls, operations and bytes of ops of lists; no bytes if those of any call are unknown.
+    fn lists(path: &str) -> BTreeMap<String, (u64, u64, Option<u64>)> {
+        let mut sums: BTreeMap<String, (u64, u64, Option<u64>)> = BTreeMap::new();
+        for row in printed(path, "") {
+            let name = row["op"].as_str().expect("a name");
+            if name == "aten::cat" || name.starts_with("aten::_foreach") {
+                let sum = sums.entry(name.to_owned()).or_insert((0, 0, Some(0)));
+                sum.0 += row["count"].as_u64().expect("a count");
+                sum.1 += row["operations"].as_u64().unwrap_or(0);
+                let both = sum.2.zip(row["bytes"].as_u64());
+                sum.2 = both.map(|(sum, bytes)| sum + bytes);
+            }
+        }
+        sums
+    }
+    // Kineto leaves out the shapes of lists of more than 30 tensors; a list of two types is copied
+    // by kernels that name none
+    for (case, unknown) in [
+        ("nccl", 0),
+        ("loader-base", 0),
+        ("llama-forward", 1),
+        ("gpt2", 7),
+    ] {
+        let path = trace(case);
+        let alone = lists(&path.display().to_string());
+        let paired = lists(&path.with_file_name("").display().to_string());
+        assert!(alone.keys().eq(paired.keys()), "{case}");
+        let mut seen = 0;
+        for (name, sums) in &alone {
+            if sums.2.is_some() {
+                assert_eq!(sums, &paired[name], "{case} {name}");
+            } else {
+                assert!(paired[name].2.is_some(), "{case} {name}");
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, unknown, "{case}");
+    }
+}
+
+#[test]
 fn shares_add_up_and_roofs_follow_from_the_peaks() {
     let tool = Tool::new();
     // bf16 at a tenth of the sheet's rate, and memory that is never the bound

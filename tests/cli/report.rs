@@ -132,7 +132,7 @@ fn nothing_is_replaced_or_mixed_by_accident() {
         .complains(&["no-such-file"]);
     tool.run("report . --host a.json -o x.html")
         .exits(2)
-        .complains(&["--host, --metrics and --rank apply to a single trace"]);
+        .complains(&["--host, --capture, --metrics and --rank apply to a single trace"]);
     tool.file("broken/kineto_trace_0.json", steps().kineto());
     tool.file("broken/kineto_trace_1.json", "{\"traceEvents\": 7}");
     tool.run("report broken -o broken.html")

@@ -14,7 +14,8 @@ use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
 use crate::short_names::short_names;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_model::NameId;
+use etlink_link::roofline::row_op_texts;
+use etlink_model::{NameId, RowIdx};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::{Serialize, Serializer};
@@ -140,10 +141,10 @@ impl Serialize for KernelTotals {
 
 /// Running totals over the rows of a name.
 #[derive(Default)]
-struct RowSums {
+struct RowSums<'t> {
     durations: DurationStats,
     /// Rows and their durations, by the op they belong to.
-    ops: IndexMap<NameId, (u64, i64), FxBuildHasher>,
+    ops: IndexMap<&'t str, (u64, i64), FxBuildHasher>,
 }
 
 /// Totals the kernels of a rank, by falling sum. O(rows).
@@ -151,7 +152,8 @@ pub(crate) fn kernel_totals(
     rows: &ClassifiedRows<'_>,
     counted: &CountedWork<'_>,
 ) -> Vec<KernelTotals> {
-    let mut all: IndexMap<(NameId, RowClass, u16), RowSums, FxBuildHasher> = IndexMap::default();
+    let mut all: IndexMap<(NameId, RowClass, u16), RowSums<'_>, FxBuildHasher> =
+        IndexMap::default();
     let device = &rows.trace.device.rows;
     for row in (0..rows.len()).filter(|row| counted.row_cause(*row).is_none()) {
         // The class is part of the key: a kernel may carry a collective's arguments in one row and
@@ -160,21 +162,20 @@ pub(crate) fn kernel_totals(
             .entry((device.name[row], rows.class[row], rows.label[row]))
             .or_default();
         sums.durations.add(device.duration[row].0);
-        if let Some(op) = rows.trace.row_op[row].get() {
-            let name = rows.trace.device.ops.name[op.index()];
+        if let Some((name, _)) = row_op_texts(rows.trace, RowIdx::new(row)) {
             let (of_op, ns) = sums.ops.entry(name).or_default();
             *of_op += 1;
             *ns = ns.saturating_add(device.duration[row].0);
         }
     }
     // few ops launch many kernels: each name is stored once
-    let mut texts: FxHashMap<NameId, Arc<str>> = FxHashMap::default();
+    let mut texts: FxHashMap<&str, Arc<str>> = FxHashMap::default();
     let mut kernels = vec![];
     for ((name, class, label), sums) in all {
         let mut ops = vec![];
         for (op, (of_op, time_ns)) in sums.ops {
             let text = texts.entry(op);
-            let text = text.or_insert_with(|| rows.trace.device_name(op).into());
+            let text = text.or_insert_with(|| op.into());
             ops.push(KernelOp {
                 name: text.clone(),
                 rows: of_op,

@@ -1,6 +1,7 @@
 //! Ops by name and arguments: calls, device time, work, and the use of the device's peak rates.
 //!
-//! A device row belongs to the innermost op around its launch; rows without an op are totalled by
+//! A device row belongs to the innermost op around its launch, a kernel of a graph launch to the op
+//! that launched it at capture time, if the trace of the capture is given; rows without an op are totalled by
 //! kernel. Rows launched before the recording or outside the steps are left out, as in
 //! [`kernels`](crate::kernels). Durations are of calls: the sum over the rows of each.
 //!
@@ -23,8 +24,10 @@ use crate::python_lines::python_line;
 use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
 use crate::short_names::short_names;
-use etlink_link::LinkedTrace;
-use etlink_link::roofline::{OpCall, RooflineFormula, RooflineWork, op_call, op_work, row_work};
+use etlink_link::roofline::{
+    OpCall, RooflineFormula, RooflineWork, op_call, op_work, row_owner, row_work,
+};
+use etlink_link::{CapturedOps, LinkedTrace};
 use etlink_model::{NameId, OpIdx, RowKind};
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -136,7 +139,7 @@ struct WorkedRows<'t> {
 /// Running totals of one op with its arguments.
 struct CallSums<'t> {
     call: OpCall<'t>,
-    first_op: Option<OpIdx>,
+    first_op: Option<usize>,
     durations: Vec<i64>,
     rows: u64,
     /// Time and formula of each kernel.
@@ -150,7 +153,7 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
     let counted = CountedWork::new(trace);
     let mut places: FxHashMap<(OpCall<'_>, Option<NameId>), usize> = FxHashMap::default();
     // place of each op, and its device time
-    let mut ops: Vec<(Option<usize>, i64)> = vec![(None, 0); trace.device.ops.len()];
+    let mut ops: Vec<(Option<usize>, i64)> = vec![(None, 0); owner_count(trace)];
     let mut sums: Vec<CallSums<'_>> = vec![];
     let is_work = |row: &usize| worked.rows.class[*row] != RowClass::Other;
     for row in (0..worked.rows.len()).filter(is_work) {
@@ -158,7 +161,7 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
             continue;
         }
         let op = owner(trace, row);
-        let place = op.and_then(|op| ops[op.index()].0).unwrap_or_else(|| {
+        let place = op.and_then(|op| ops[op].0).unwrap_or_else(|| {
             let call = op.map_or_else(OpCall::default, |op| op_call(trace, op));
             let kernel = op.is_none().then_some(trace.device.rows.name[row]);
             let place = places.entry((call, kernel));
@@ -170,7 +173,7 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
         let ns = trace.device.rows.duration[row].0;
         match op {
             Some(op) => {
-                let (of_op, op_ns) = &mut ops[op.index()];
+                let (of_op, op_ns) = &mut ops[op];
                 (*of_op, *op_ns) = (Some(place), op_ns.saturating_add(ns));
             }
             None => sums[place].durations.push(ns),
@@ -191,21 +194,27 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
     }
 }
 
-/// Returns the op that a row belongs to; a range that the program annotates is none.
-fn owner(trace: &LinkedTrace, row: usize) -> Option<OpIdx> {
-    let op = trace.row_op[row].get();
-    op.filter(|op| !trace.device.ops.annotation[op.index()])
+/// Returns the number of the op that a row belongs to; a range that the program annotates is none.
+fn owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
+    let annotation = &trace.device.ops.annotation;
+    row_owner(trace, row).filter(|owner| annotation.get(*owner) != Some(&true))
+}
+
+/// Number of ops, with the calls captured in graphs.
+fn owner_count(trace: &LinkedTrace) -> usize {
+    let captured = trace.captured.as_ref();
+    trace.device.ops.len() + captured.map_or(0, CapturedOps::calls)
 }
 
 impl<'t> WorkedRows<'t> {
     fn new(trace: &'t LinkedTrace, rules: &'t KernelRules, peaks: &PeakTable) -> WorkedRows<'t> {
         let rows = ClassifiedRows::new(trace, rules);
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
-        let mut has_kernel = vec![false; trace.device.ops.len()];
+        let mut has_kernel = vec![false; owner_count(trace)];
         for row in 0..rows.len() {
             let op = owner(trace, row).filter(|_| is_kernel(trace, row));
             if let Some(op) = op {
-                has_kernel[op.index()] = true;
+                has_kernel[op] = true;
             }
         }
         WorkedRows {
@@ -229,7 +238,7 @@ impl<'t> WorkedRows<'t> {
 
     fn known(&self, row: usize) -> KnownWork {
         let (trace, work) = (self.rows.trace, &self.work[row]);
-        let of_kernels = owner(trace, row).is_some_and(|op| self.has_kernel[op.index()]);
+        let of_kernels = owner(trace, row).is_some_and(|op| self.has_kernel[op]);
         if of_kernels && !is_kernel(trace, row) {
             // the formula of the op has it
             return KnownWork::NOTHING;
@@ -278,7 +287,7 @@ impl RankOps {
 }
 
 impl<'t> CallSums<'t> {
-    fn new(call: OpCall<'t>, first_op: Option<OpIdx>) -> CallSums<'t> {
+    fn new(call: OpCall<'t>, first_op: Option<usize>) -> CallSums<'t> {
         CallSums {
             call,
             first_op,
@@ -318,10 +327,10 @@ impl<'t> CallSums<'t> {
         let roof_ns = times.map(|[_, _, roof]| roof);
         OpTotals {
             op: self.call.name.to_owned(),
-            shapes: self.call.shapes.to_owned(),
-            types: self.call.types.to_owned(),
-            strides: self.call.strides.to_owned(),
-            values: self.call.values.into_owned(),
+            shapes: list_text(self.call.shapes),
+            types: list_text(self.call.types),
+            strides: list_text(self.call.strides),
+            values: list_text(&self.call.values),
             count: stats.count,
             rows: self.rows,
             sum_ns: stats.sum_ns,
@@ -389,8 +398,10 @@ impl<'t> FirstLines<'t> {
         FirstLines { trace, forward }
     }
 
-    fn of(&self, op: OpIdx) -> Option<String> {
+    /// Returns the line of an op by its number; `None` for calls captured in graphs.
+    fn of(&self, op: usize) -> Option<String> {
         let ops = &self.trace.device.ops;
+        let op = (op < ops.len()).then(|| OpIdx::new(op))?;
         let mut around = Some(op);
         while let Some(op) = around {
             let seq = ops.seq_id[op.index()];
@@ -408,6 +419,21 @@ impl<'t> FirstLines<'t> {
     }
 }
 
+/// Returns a list's text with one blank after each comma: some traces are indented.
+fn list_text(text: &str) -> String {
+    let (mut out, mut is_quoted) = (String::with_capacity(text.len()), false);
+    for letter in text.chars() {
+        is_quoted ^= letter == '"';
+        match letter {
+            _ if is_quoted => out.push(letter),
+            ',' => out += ", ",
+            letter if letter.is_whitespace() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
 /// Adds the shares and short names, and sorts by falling time.
 fn with_shares(mut all: Vec<OpTotals>) -> Vec<OpTotals> {
     let whole = all
@@ -421,4 +447,22 @@ fn with_shares(mut all: Vec<OpTotals>) -> Vec<OpTotals> {
     // a stable sort: equal sums stay in the order of the trace
     all.sort_by_key(|op| Reverse(op.sum_ns));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list_text;
+
+    #[test]
+    fn lists_have_one_form() {
+        let indented = "[\n  [\n    8,\n    16\n  ],\n  []\n]";
+        for (text, want) in [
+            ("[[8,16],[]]", "[[8, 16], []]"),
+            (indented, "[[8, 16], []]"),
+            (r#"["a, b",  "[2,2]"]"#, r#"["a, b", "[2,2]"]"#),
+            ("", ""),
+        ] {
+            assert_eq!(list_text(text), want);
+        }
+    }
 }

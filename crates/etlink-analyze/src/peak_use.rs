@@ -15,7 +15,7 @@
 //! ```
 //! Work is known for ops with shapes, by [`etlink_link::roofline`]; for ops outside PyTorch
 //! (`aten::`), only if PyTorch counts them: no shape shows what `vllm::fused_moe` computes. Kernels
-//! of graph launches have no op. If less than [`ENOUGH`] is covered, there are no shares.
+//! of graph launches have an op only with the trace of the capture. If less than [`ENOUGH`] is covered, there are no shares.
 //! Recomputed work counts each time, as in the HFU of others. Tensors that stay in caches need no
 //! memory: they cause shares above 1.
 //!
@@ -29,8 +29,8 @@ use crate::rules::RowClass;
 use crate::utilization::{Utilization, UtilizationWindow};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
-use etlink_link::roofline::{RooflineFormula, RooflineWork, op_types, op_work, row_work};
-use etlink_model::RowKind;
+use etlink_link::roofline::{RooflineFormula, RooflineWork, op_work, row_op_texts, row_work};
+use etlink_model::{RowIdx, RowKind};
 use serde::Serialize;
 
 /// Minimum covered share of the kernels' time for shares to be reported.
@@ -166,7 +166,8 @@ pub(crate) fn compute_time(
         return Some(0.0);
     }
     let kernel = trace.device_name(trace.device.rows.name[row]);
-    let precision = precision(op_types(trace, trace.row_op[row].get()?), kernel)?;
+    let (_, types) = row_op_texts(trace, RowIdx::new(row))?;
+    let precision = precision(types, kernel)?;
     // 10¹² operations per second are 10³ per ns
     Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3))
 }
@@ -182,10 +183,10 @@ pub(crate) fn is_known(trace: &LinkedTrace, row: usize, work: &RooflineWork) -> 
         RooflineFormula::None | RooflineFormula::Unknown => false,
         RooflineFormula::Copy => true,
         formula if formula.is_counted() => true,
-        _ => trace.row_op[row].get().is_some_and(|op| {
-            let name = trace.device.ops.name[op.index()];
-            trace.device_name(name).starts_with("aten::")
-        }),
+        _ => {
+            let op = row_op_texts(trace, RowIdx::new(row));
+            op.is_some_and(|(name, _)| name.starts_with("aten::"))
+        }
     }
 }
 

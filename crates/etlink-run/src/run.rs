@@ -120,22 +120,23 @@ impl RunSource {
         }
     }
 
-    /// Returns the source for a path, with an optional host trace and measurements.
+    /// Returns the source for a path, with optional traces of the host and of the capture of
+    /// graphs, and measurements.
     ///
     /// # Errors
     /// Fails if the path is a folder and further files are given.
     pub fn from_path_and_files(
         path: &Path,
-        host: Option<&Path>,
+        [host, capture]: [Option<&Path>; 2],
         measurements: &[PathBuf],
     ) -> Result<RunSource, RunError> {
-        if host.is_none() && measurements.is_empty() {
+        if host.is_none() && capture.is_none() && measurements.is_empty() {
             return Ok(RunSource::from_path(path));
         }
         if is_folder(path) {
             return Err(one_trace_option());
         }
-        if host.is_none() && database_processes(path)?.len() > 1 {
+        if host.is_none() && capture.is_none() && database_processes(path)?.len() > 1 {
             // as in a folder, the name of a file states the measured rank
             let mut files = measurements.to_vec();
             files.push(path.to_owned());
@@ -144,7 +145,7 @@ impl RunSource {
         Ok(RunSource::Rank(RankTraces {
             host: host.map(Path::to_owned),
             device: path.to_owned(),
-            capture: None,
+            capture: capture.map(Path::to_owned),
             measurements: measurements.to_vec(),
         }))
     }
@@ -1536,7 +1537,7 @@ pub(crate) fn only_graphs(source_name: String) -> RunError {
 
 /// Creates the error for a folder with options of a single trace.
 fn one_trace_option() -> RunError {
-    let problem = "--host, --metrics and --rank apply to a single trace; in a folder, file names \
+    let problem = "--host, --capture, --metrics and --rank apply to a single trace; in a folder, file names \
                    tell which files belong together";
     Failure::new(problem).into()
 }

@@ -109,7 +109,7 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     if is_in_place && is_scattered(plain) {
         return scattered_work(plain, inputs, values);
     }
-    let read = partly_read_bytes(plain, inputs).unwrap_or_else(|| inputs.bytes());
+    let read = partly_read_bytes(plain, inputs, values).unwrap_or_else(|| inputs.bytes());
     let counted = counted(plain, arguments);
     let (operations, formula) = match counted {
         Some((operations, formula, _)) => (operations, formula),
@@ -132,7 +132,7 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     };
     let multiplies = counted.is_none() && is_counted_op(plain);
     // Kineto writes a list of tensors without their types
-    let is_guess = of_pytorch.is_some() && inputs.has_lists_without_types();
+    let is_guess = of_pytorch.is_some() && inputs.has_unknown_lists();
     RooflineWork {
         operations,
         bytes: read.saturating_add(written.unwrap_or(0)),

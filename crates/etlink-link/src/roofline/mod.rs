@@ -9,6 +9,7 @@
 mod attention;
 mod convolution;
 mod formulas;
+mod list_types;
 mod outputs;
 mod shapes;
 mod values;
@@ -20,6 +21,7 @@ pub use values::ArgumentValues;
 use crate::kernel_metrics::measured_work;
 use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, NameId, Names, OpIdx, RowIdx, RowKind};
+use list_types::list_element_bytes;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
@@ -44,6 +46,8 @@ struct Signature<'t> {
     tensors: [NameId; 4],
     /// Scalars among the inputs, if the op's work depends on them.
     values: &'t str,
+    /// Element size of lists whose types are not recorded, bytes; 0 if unknown.
+    list_bytes: u64,
 }
 
 /// Returns the work of each CPU op by its own arguments, including its children's. O(ops).
@@ -51,12 +55,15 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let ops = &trace.device.ops;
     let mut known: FxHashMap<Signature<'_>, RooflineWork> = FxHashMap::default();
     let mut tensors = [TensorShapes::default(), TensorShapes::default()];
+    let lists = list_element_bytes(trace);
     let mut of = |op: usize| {
-        let (names, signature) = signature(trace, op);
+        let (names, mut signature) = signature(trace, op);
+        signature.list_bytes = lists.get(&op).copied().unwrap_or(0);
         *known.entry(signature).or_insert_with(|| {
             let texts = signature.tensors.map(|id| names.get(id));
             let [shapes, types, out_shapes, out_types] = texts;
             tensors[0].read(shapes, types);
+            tensors[0].set_list_bytes(signature.list_bytes);
             tensors[1].read(out_shapes, out_types);
             let arguments = OpArguments {
                 inputs: &tensors[0],
@@ -96,8 +103,20 @@ pub struct OpCall<'t> {
     pub values: Cow<'t, str>,
 }
 
-/// Returns an op's name and arguments: from the host trace, if it has the op. O(text).
-pub fn op_call(trace: &LinkedTrace, op: OpIdx) -> OpCall<'_> {
+/// Returns the name and the arguments of the op with a number of [`row_owner`]: from the host trace,
+/// if it has the op. O(text).
+pub fn op_call(trace: &LinkedTrace, owner: usize) -> OpCall<'_> {
+    let call = owner.checked_sub(trace.device.ops.len());
+    if let Some(op) = call.and_then(|call| trace.captured.as_ref()?.op(call)) {
+        return OpCall {
+            name: op.name,
+            shapes: op.shapes,
+            types: op.types,
+            strides: op.strides,
+            values: Cow::Borrowed(op.values),
+        };
+    }
+    let op = OpIdx::new(owner);
     let (names, signature) = signature(trace, op.index());
     let ops = &trace.device.ops;
     let [shapes, types, ..] = signature.tensors.map(|id| names.get(id));
@@ -132,6 +151,41 @@ fn without_tensors(values: &str, types: &str) -> String {
     format!("[{}]", kept.collect::<Vec<_>>().join(", "))
 }
 
+/// Returns the name and the types of the op whose work a device row does: of the op at capture time
+/// for a kernel of a graph launch, if it is known.
+pub fn row_op_texts(trace: &LinkedTrace, row: RowIdx) -> Option<(&str, &str)> {
+    let captured = trace.captured.as_ref();
+    if let Some(op) = captured.and_then(|captured| captured.of(row)) {
+        return Some((op.name, op.types));
+    }
+    let op = trace.row_op[row.index()].get()?;
+    let name = trace.device.ops.name[op.index()];
+    Some((trace.device_name(name), op_types(trace, op)))
+}
+
+/// Returns the work of each call of a captured op.
+fn captured_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
+    let Some(captured) = &trace.captured else {
+        return vec![];
+    };
+    let mut known: FxHashMap<[&str; 4], RooflineWork> = FxHashMap::default();
+    let mut inputs = TensorShapes::default();
+    let mut work = vec![];
+    for op in (0..captured.calls()).filter_map(|call| captured.op(call)) {
+        let key = [op.name, op.shapes, op.types, op.values];
+        work.push(*known.entry(key).or_insert_with(|| {
+            inputs.read(op.shapes, op.types);
+            let arguments = OpArguments {
+                inputs: &inputs,
+                outputs: None,
+                values: ArgumentValues::new(op.values),
+            };
+            work_from_shapes(op.name, arguments)
+        }));
+    }
+    work
+}
+
 /// Returns the key of an op's work, with its names: from the host trace, which also has outputs, if
 /// it has the op.
 fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
@@ -142,7 +196,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
         let name = nodes.name[node];
         // the list has ids of tensors, which no other op shares: it is part of few keys
-        let values = if ["attention", "attn", "conv"]
+        let values = if ["attention", "attn", "conv", "index_select"]
             .iter()
             .any(|part| host.names.get(name).contains(part))
         {
@@ -155,6 +209,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
             name,
             tensors: [inputs.shapes, inputs.types, outputs.shapes, outputs.types],
             values,
+            list_bytes: 0,
         };
         return (&host.names, signature);
     }
@@ -164,6 +219,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         name: ops.name[op],
         tensors: [ops.shapes[op], ops.types[op], none, none],
         values: trace.device.names.get(ops.values[op]),
+        list_bytes: 0,
     };
     (&trace.device.names, signature)
 }
@@ -205,30 +261,31 @@ pub fn host_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork>
 /// O(rows).
 pub fn row_work(trace: &LinkedTrace, ops: &[RooflineWork]) -> Vec<RooflineWork> {
     let rows = &trace.device.rows;
-    let mut total = vec![DurationNs(0); ops.len()];
+    let owners = [ops, &captured_work(trace)].concat();
+    let mut total = vec![DurationNs(0); owners.len()];
     for row in 0..rows.len() {
-        if let Some(op) = kernel_owner(trace, row) {
-            total[op] += at_least_one(rows.duration[row]);
+        if let Some(owner) = kernel_owner(trace, row) {
+            total[owner] += at_least_one(rows.duration[row]);
         }
     }
-    let mut before = vec![DurationNs(0); ops.len()];
+    let mut before = vec![DurationNs(0); owners.len()];
     let mut work = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {
-        let Some(op) = kernel_owner(trace, row) else {
+        let Some(owner) = kernel_owner(trace, row) else {
             work.push(copy(trace, row));
             continue;
         };
-        let from = before[op];
-        before[op] += at_least_one(rows.duration[row]);
+        let from = before[owner];
+        before[owner] += at_least_one(rows.duration[row]);
         // Differences of rounded sums, so the shares add up to the op's work exactly.
         let RooflineWork {
             operations, bytes, ..
-        } = ops[op];
-        let share = (from, before[op], total[op]);
+        } = owners[owner];
+        let share = (from, before[owner], total[owner]);
         work.push(RooflineWork {
             operations: part_between(operations, share),
             bytes: part_between(bytes, share),
-            ..ops[op]
+            ..owners[owner]
         });
     }
     take_measured(trace, &mut work);
@@ -255,11 +312,25 @@ fn take_measured(trace: &LinkedTrace, work: &mut [RooflineWork]) {
     }
 }
 
-/// Returns the op whose work a kernel does; `None` for copies and collectives.
+/// Returns the number of the op whose work a kernel does, captured calls after all ops; `None` for
+/// copies and collectives.
 fn kernel_owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
-    let op = trace.row_op[row].get()?;
     let computes = trace.device.rows.kind[row] == RowKind::Kernel && !communicates(trace, row);
-    computes.then_some(op.index())
+    if computes {
+        row_owner(trace, row)
+    } else {
+        None
+    }
+}
+
+/// Returns the number of the op that a device row belongs to: of a CPU op, or the number of CPU ops
+/// plus that of a call captured in a graph.
+pub fn row_owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
+    let captured = trace.captured.as_ref();
+    match captured.and_then(|captured| captured.call_of(RowIdx::new(row))) {
+        Some(call) => Some(trace.device.ops.len() + call),
+        None => trace.row_op[row].get().map(OpIdx::index),
+    }
 }
 
 fn communicates(trace: &LinkedTrace, row: usize) -> bool {

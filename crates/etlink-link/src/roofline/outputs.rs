@@ -144,7 +144,11 @@ pub(super) fn written_bytes(
 
 /// Returns the bytes read by an op that reads only the table rows named by its indices; `None` for
 /// other ops.
-pub(super) fn partly_read_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
+pub(super) fn partly_read_bytes(
+    name: &str,
+    inputs: &TensorShapes,
+    values: ArgumentValues<'_>,
+) -> Option<u64> {
     if !matches!(name, "embedding" | "gather" | "index_select") {
         return None;
     }
@@ -153,8 +157,10 @@ pub(super) fn partly_read_bytes(name: &str, inputs: &TensorShapes) -> Option<u64
     let per_index = match name {
         "embedding" => *table.dims.last()?,
         "gather" => 1,
-        // at most the whole table, if each of its rows is named once
-        _ => return None,
+        _ => {
+            let dim = place_of(values.integer(1)?, table.dims.len())?;
+            without_dims(table.dims, &[dim])
+        }
     };
     let rows = index.elements().saturating_mul(per_index);
     let read = rows.saturating_mul(table.element_bytes);

@@ -66,6 +66,8 @@ pub struct TensorShapes {
     places: Vec<DimsSpan>,
     /// Element type of each argument.
     elements: Vec<ElementType>,
+    /// True if a list is too long for the trace: Kineto writes `[]` for more than 30 tensors.
+    lacks_list: bool,
 }
 
 impl TensorShapes {
@@ -74,6 +76,7 @@ impl TensorShapes {
         self.dims.clear();
         self.places.clear();
         self.elements.clear();
+        self.lacks_list = false;
         self.elements
             .extend(types.split('"').skip(1).step_by(2).map(element_type));
         let (mut depth, mut argument, mut from, mut leaf, mut number) =
@@ -95,7 +98,7 @@ impl TensorShapes {
                     // `[]` at depth 2 is a scalar or an argument that is no tensor; its type
                     // decides in `place`.
                     if leaf && depth > 1 {
-                        self.place(argument, from);
+                        self.place(argument, from, depth);
                     }
                     (depth, leaf) = (depth.saturating_sub(1), false);
                 }
@@ -105,10 +108,23 @@ impl TensorShapes {
         }
     }
 
-    fn place(&mut self, argument: u32, from: usize) {
+    /// Sets the element size of lists whose types the trace lacks; 0 if it is unknown.
+    pub(super) fn set_list_bytes(&mut self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let elements = self.places.iter_mut().map(|place| &mut place.element);
+        for element in elements.filter(|element| element.is_guess) {
+            (element.bytes, element.is_guess) = (bytes, false);
+        }
+    }
+
+    fn place(&mut self, argument: u32, from: usize, depth: u32) {
         let element = self.elements.get(argument as usize).copied();
         let element = element.unwrap_or_default();
-        if element.bytes > 0 {
+        if element.is_guess && depth == 2 {
+            self.lacks_list = true;
+        } else if element.bytes > 0 {
             self.places.push(DimsSpan {
                 argument,
                 from,
@@ -124,9 +140,9 @@ impl TensorShapes {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// True if an argument is a list of tensors whose types the trace lacks.
-    pub fn has_lists_without_types(&self) -> bool {
-        self.places.iter().any(|place| place.element.is_guess)
+    /// True if an argument is a list of tensors whose shapes or types the trace lacks.
+    pub fn has_unknown_lists(&self) -> bool {
+        self.lacks_list || self.places.iter().any(|place| place.element.is_guess)
     }
 
     /// True if no argument is a tensor.

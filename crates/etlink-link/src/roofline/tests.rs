@@ -657,6 +657,21 @@ fn typed_work(name: &str, shapes: &str, types: &str, values: &str) -> RooflineWo
 }
 
 #[test]
+fn a_selection_reads_the_rows_that_its_indices_name() {
+    for (dim, rows) in [("0", 8 * 128), ("1", 1_000_000 * 8), ("-1", 1_000_000 * 8)] {
+        let values = format!(r#"["", "{dim}", ""]"#);
+        let types = r#"["c10::BFloat16", "Scalar", "long int"]"#;
+        let selected = typed_work(
+            "aten::index_select",
+            "[[1000000, 128], [], [8]]",
+            types,
+            &values,
+        );
+        assert_eq!(selected.bytes, 2 * 2 * rows + 8 * 8, "{dim}");
+    }
+}
+
+#[test]
 fn writes_into_some_rows_of_a_table_are_of_these_rows() {
     let bf16 = r#"["c10::BFloat16", "Scalar", "long int", "c10::BFloat16"]"#;
     let rows = "[[1000000, 128], [], [8], [8, 128]]";
@@ -743,5 +758,11 @@ fn types_of_results_count() {
         list.formula,
         RooflineFormula::Unknown,
         "no trace says which types"
+    );
+    let long = typed_work("aten::cat", "[[], []]", r#"["TensorList", "Scalar"]"#, "");
+    assert_ne!(
+        long.formula,
+        RooflineFormula::Bytes,
+        "a list that is left out"
     );
 }

@@ -8,7 +8,7 @@ use etlink_link::TensorEdges;
 use etlink_run::shard::Shard;
 use etlink_run::{OverheadRemoval, ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Limits of threads and memory.
@@ -178,6 +178,9 @@ pub struct OneTraceArgs {
     /// Host trace that belongs to a single device trace, as for `link`
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
+    /// Kineto trace of the capture of a single trace's graphs (ROCm), for ops of their kernels
+    #[arg(long, value_name = "KINETO")]
+    pub capture: Option<PathBuf>,
     /// Measurements of one trace: CSV of Nsight Compute; found automatically in folders
     #[arg(long, value_name = "FILE")]
     pub metrics: Vec<PathBuf>,
@@ -190,6 +193,13 @@ pub struct OneTraceArgs {
     /// expression that is searched in the kernel's name.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+}
+
+impl OneTraceArgs {
+    /// Returns the further traces: of the host, and of the capture of graphs.
+    pub fn traces(&self) -> [Option<&Path>; 2] {
+        [self.host.as_deref(), self.capture.as_deref()]
+    }
 }
 
 /// JSON or text.

@@ -138,7 +138,7 @@ impl TopArgs {
             tree: self.tree,
             each_module: self.each_module,
             ..OpTableConfig::by_name(
-                RunSource::from_path_and_files(&self.trace, self.host.as_deref(), &[])?,
+                RunSource::from_path_and_files(&self.trace, [self.host.as_deref(), None], &[])?,
                 self.tables.run_options()?,
             )
         })

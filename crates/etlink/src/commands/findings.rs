@@ -84,11 +84,8 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
         prepare: args.prepare.shard,
         ..args.reading.run_options(Some(&args.choice))?
     };
-    let source = RunSource::from_path_and_files(
-        &args.path,
-        args.trace.host.as_deref(),
-        &args.trace.metrics,
-    )?;
+    let source =
+        RunSource::from_path_and_files(&args.path, args.trace.traces(), &args.trace.metrics)?;
     let reports = find_in_runs(source, options, &rules)?;
     // no findings in an empty run would look like a run without faults
     let is_whole = |report: &FindingsReport| {

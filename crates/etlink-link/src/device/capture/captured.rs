@@ -1,5 +1,6 @@
 //! Ops that a capture-time trace provides for the kernels of graph launches.
 
+use super::NONE;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
 use serde::Serialize;
@@ -8,35 +9,60 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default)]
 pub struct CapturedOps {
     pub(super) names: Names,
-    /// Name, shapes, types and scope of each distinct op.
-    pub(super) ops: Vec<[NameId; 4]>,
-    /// Op of each device row.
+    /// Distinct ops: see [`CapturedOp`] for the order of the texts.
+    pub(super) ops: Vec<[NameId; 6]>,
+    /// Op of each call: an op that was captured once is called by each launch of its graph.
+    pub(super) calls: Vec<u32>,
+    /// Call of each device row.
     pub(super) row: Vec<u32>,
 }
 
-/// Op of a row, as described by the capture-time trace.
+/// Op of a row, as described by the capture-time trace. Lists are text, and empty if shapes were
+/// not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedOp<'t> {
     /// Name of the innermost op around the launch.
     pub name: &'t str,
-    /// `Input Dims` as list text; empty if shapes were not recorded.
+    /// `Input Dims`.
     pub shapes: &'t str,
-    /// `Input type` as list text.
+    /// `Input type`.
     pub types: &'t str,
     /// Name of the innermost user annotation around it; empty if there is none.
     pub scope: &'t str,
+    /// `Input Strides`.
+    pub strides: &'t str,
+    /// `Concrete Inputs`.
+    pub values: &'t str,
 }
 
 impl CapturedOps {
     /// Returns the op of a device row; `None` if none is known.
     pub fn of(&self, row: RowIdx) -> Option<CapturedOp<'_>> {
-        let [name, shapes, types, scope] =
-            (*self.ops.get(*self.row.get(row.index())? as usize)?).map(|name| self.names.get(name));
+        self.op(self.call_of(row)?)
+    }
+
+    /// Returns the number of the call that a device row belongs to; `None` if none is known.
+    pub fn call_of(&self, row: RowIdx) -> Option<usize> {
+        let call = *self.row.get(row.index())?;
+        (call != NONE).then_some(call as usize)
+    }
+
+    /// Number of calls.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the op of a call; `None` if there is no such call.
+    pub fn op(&self, call: usize) -> Option<CapturedOp<'_>> {
+        let texts = *self.ops.get(*self.calls.get(call)? as usize)?;
+        let [name, shapes, types, scope, strides, values] = texts.map(|name| self.names.get(name));
         Some(CapturedOp {
             name,
             shapes,
             types,
             scope,
+            strides,
+            values,
         })
     }
 }

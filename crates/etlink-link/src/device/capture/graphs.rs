@@ -60,6 +60,8 @@ impl<'t> KernelTokens<'t> {
 pub(super) struct CapturedGraphs<'r> {
     by_tokens: FxHashMap<&'r [u32], usize>,
     all: Vec<(&'r [u32], Vec<u32>)>,
+    /// Calls of the launches of each graph, in the first of its captures.
+    calls: Vec<&'r [u32]>,
 }
 
 /// Merges captures with equal names. A launch that they describe differently keeps no op.
@@ -70,7 +72,10 @@ pub(super) fn distinct(recorded: &RecordedCaptures) -> CapturedGraphs<'_> {
         let number = *graphs.by_tokens.entry(tokens).or_insert(graphs.all.len());
         // vLLM captures a graph per batch size: the kernels can be equal while the shapes differ.
         match graphs.all.get_mut(number) {
-            None => graphs.all.push((tokens, ops.to_vec())),
+            None => {
+                graphs.all.push((tokens, ops.to_vec()));
+                graphs.calls.push(&recorded.call[range.clone()]);
+            }
             Some((_, agreed)) => agreed
                 .iter_mut()
                 .zip(ops)
@@ -124,6 +129,16 @@ impl CapturedGraphs<'_> {
 }
 
 impl LaunchFit {
+    /// Returns the call in the capture that row `at` of the launch belongs to.
+    pub(super) fn call_of(&self, at: usize, graphs: &CapturedGraphs<'_>) -> u32 {
+        let calls = self.fits.iter().map(|(graph, places)| match places[at] {
+            CapturePlace::At(place) => graphs.calls[*graph][place as usize],
+            CapturePlace::Nowhere | CapturePlace::Several => NONE,
+        });
+        let mut known = calls.filter(|call| *call != NONE);
+        known.next().unwrap_or(NONE)
+    }
+
     /// Returns the op of row `at` of the launch if it is unique, and counts the outcome.
     pub(super) fn op_of(
         &self,

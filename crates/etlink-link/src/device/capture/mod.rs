@@ -58,7 +58,8 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
     let recorded = RecordedCaptures::new(capture, &mut names)?;
     let mut report = recorded.report;
     let graphs = distinct(&recorded);
-    let mut row_op = vec![NONE; trace.device.rows.len()];
+    let mut row_call = vec![NONE; trace.device.rows.len()];
+    let mut calls = vec![];
     let tokens = KernelTokens::new(&trace.device, capture);
     let mut rows = rows_of_graph_launches(&trace.device, &trace.row_call);
     let mut seen: FxHashMap<Vec<GraphRow>, LaunchFit> = FxHashMap::default();
@@ -73,8 +74,18 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
             LaunchFit { fits, .. } if fits.is_empty() => report.unknown += 1,
             LaunchFit { .. } => report.partial += 1,
         }
+        // kernels of one captured call, in one launch of its graph, are those of one call
+        let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
         for (at, &(_, row)) in launch.iter().enumerate() {
-            row_op[row.index()] = found.op_of(at, &graphs, &mut report);
+            let op = found.op_of(at, &graphs, &mut report);
+            if op == NONE {
+                continue;
+            }
+            let number = numbers.entry(found.call_of(at, &graphs));
+            row_call[row.index()] = *number.or_insert_with(|| {
+                calls.push(op);
+                calls.len() as u32 - 1
+            });
         }
     }
     let shapes = recorded
@@ -89,7 +100,8 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
     trace.captured = Some(CapturedOps {
         names,
         ops: recorded.ops,
-        row: row_op,
+        calls,
+        row: row_call,
     });
     Ok(())
 }

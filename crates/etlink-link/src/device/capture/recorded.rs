@@ -32,10 +32,12 @@ pub(super) struct RecordedCaptures {
     pub(super) tokens: Vec<u32>,
     /// Row of `ops` for each launch, or `u32::MAX`.
     pub(super) op: Vec<u32>,
+    /// Op of the trace around each launch, or `u32::MAX`: kernels of one call have the same.
+    pub(super) call: Vec<u32>,
     /// Launches of each usable capture.
     pub(super) captures: Vec<Range<usize>>,
-    /// Name, shapes, types and scope of each distinct op.
-    pub(super) ops: Vec<[NameId; 4]>,
+    /// Texts of each distinct op: name, shapes, types, scope, strides, values.
+    pub(super) ops: Vec<[NameId; 6]>,
     pub(super) report: CaptureReport,
 }
 
@@ -92,15 +94,17 @@ impl RecordedCaptures {
                 continue;
             }
             for &(_, call, token) in capture {
-                let op = describe(device, &nesting, CallIdx(call))
-                    .map(|op| op.map(|name| names.intern(device.names.get(name))));
-                let number = op.map_or(NONE, |op| {
+                let described = describe(device, &nesting, CallIdx(call));
+                let texts =
+                    described.map(|(_, op)| op.map(|name| names.intern(device.names.get(name))));
+                let number = texts.map_or(NONE, |op| {
                     *known
                         .entry(op)
                         .or_insert_with(|| push(&mut recorded.ops, op))
                 });
                 recorded.tokens.push(token);
                 recorded.op.push(number);
+                recorded.call.push(described.map_or(NONE, |(op, _)| op));
             }
             recorded.captures.push(first..recorded.tokens.len());
         }
@@ -116,8 +120,8 @@ fn push<T>(list: &mut Vec<T>, value: T) -> u32 {
     list.len() as u32 - 1
 }
 
-/// Returns name, shapes, types and scope of the innermost op around a call; annotations are scopes.
-fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[NameId; 4]> {
+/// Returns the innermost op around a call, and its texts; annotations are scopes.
+fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<(u32, [NameId; 6])> {
     let ops = &device.ops;
     let innermost = nesting.call_op[call.index()].get();
     let around = |op: &OpIdx| nesting.op_parent[op.index()].get();
@@ -125,7 +129,15 @@ fn describe(device: &DeviceTrace, nesting: &Nesting, call: CallIdx) -> Option<[N
     let op = chain.clone().find(|op| !ops.annotation[*op])?;
     let scope = chain.clone().find(|op| ops.annotation[*op]);
     let scope = scope.map_or(NameId::EMPTY, |op| ops.name[op]);
-    Some([ops.name[op], ops.shapes[op], ops.types[op], scope])
+    let texts = [
+        ops.name[op],
+        ops.shapes[op],
+        ops.types[op],
+        scope,
+        ops.strides[op],
+        ops.values[op],
+    ];
+    Some((op as u32, texts))
 }
 
 /// Sweep over the calls of all threads, in order of time.

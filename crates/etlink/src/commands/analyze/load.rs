@@ -75,7 +75,7 @@ impl AnalyzeConfig {
             computes_findings: false,
             source: RunSource::from_path_and_files(
                 &args.path,
-                args.trace.host.as_deref(),
+                args.trace.traces(),
                 &args.trace.metrics,
             )?,
         };

@@ -33,8 +33,8 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
         progress: crate::progress::progress_bar(),
         ..args.reading.run_options(Some(&args.choice))?
     };
-    let (host, metrics) = (args.trace.host.as_deref(), &args.trace.metrics);
-    let source = RunSource::from_path_and_files(&args.path, host, metrics)?;
+    let (traces, metrics) = (args.trace.traces(), &args.trace.metrics);
+    let source = RunSource::from_path_and_files(&args.path, traces, metrics)?;
     let runs = read_ops(source, options, &rules, &peaks)?;
     let is_complete = runs.iter().all(|run| run.excluded.is_empty());
     if args.print.json {

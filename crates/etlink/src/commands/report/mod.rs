@@ -102,7 +102,7 @@ impl ReportConfig {
         Ok(ReportConfig {
             source: RunSource::from_path_and_files(
                 &args.path,
-                args.trace.host.as_deref(),
+                args.trace.traces(),
                 &args.trace.metrics,
             )?,
             options: RunOptions {
