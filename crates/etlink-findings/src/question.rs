@@ -10,7 +10,7 @@
 //! | `ranks=N` | collectives of all ranks: bytes as in a ring of N, latency as in a tree of N |
 //! | `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
 //! | `device=NAME` | kernels take the time that the other device's peaks allow |
-//! | `batch=N`, `seq=N`, `width=N` | work takes the time that its shapes allow with other sizes |
+//! | `batch=N`, `seq=N`, `width=N`, `layers=N` | work takes the time that its shapes allow with other sizes |
 //! | `straggler=RANK` | work that takes longer on the rank takes the median time of the other ranks |
 
 mod communication;
@@ -59,7 +59,7 @@ pub enum WhatIfQuestion {
     },
     /// The run uses another device.
     Device(String),
-    /// The run has another batch, sequence length or width.
+    /// The run has another batch, sequence length, width or number of layers.
     Sizes(SizeRequest),
     /// A slow rank is like the others.
     Straggler(GlobalRank),

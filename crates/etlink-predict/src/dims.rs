@@ -229,6 +229,7 @@ mod tests {
                 old: 1024,
                 new: 1536,
             }),
+            layers: None,
         };
         let changed: Vec<u64> = heads.iter().map(|dim| dim.changed(&sizes)).collect();
         assert_eq!(changed, [2, 24, 24, 64]);

@@ -11,6 +11,7 @@
 //! algorithms and their order; nothing is said of loops that would run more often.
 
 mod arguments;
+mod blocks;
 mod dims;
 mod law;
 mod memory;
@@ -28,7 +29,9 @@ pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
 pub use sources::ShownSize;
 
 use crate::arguments::{Arguments, Tensor};
+use crate::blocks::{Blocks, find_blocks};
 use crate::dims::Shape;
+use crate::sources::Sources;
 use crate::walk::{EndedCall, find_sources, walk_ops};
 use etlink_link::roofline::{ArgumentValues, OpArguments, RooflineFormula, RooflineWork};
 use etlink_link::roofline::{TensorShapes, work_from_shapes};
@@ -43,6 +46,12 @@ pub enum PredictError {
         .0.name(), .0.name()
     )]
     UnknownSize(SizeRole),
+    /// No blocks of the program have weights of the same shapes.
+    #[error("no part of the program repeats with weights of the same shapes")]
+    NoLayers,
+    /// The program has another number of layers than stated.
+    #[error("the program has {0} layers, not {1}")]
+    OtherLayers(u64, u64),
     /// The stated size is that of no input.
     #[error("no input of the program has {role} {size}", role = .0.name(), size = .1)]
     NoSuchSize(SizeRole, u64),
@@ -59,8 +68,35 @@ pub struct SizePrediction {
     pub work: Vec<Option<ChangedWork>>,
     /// Sizes of the tensors of each node of the host trace.
     bytes: Vec<NodeBytes>,
+    /// Layers, if their number changes.
+    blocks: Option<Blocks>,
     /// Sizes of weights, and of states of optimizers: one tensor of each storage.
     weights: Vec<ChangedBytes>,
+}
+
+impl SizePrediction {
+    /// Returns how often a node of the host trace runs in the predicted run for each time in the
+    /// recorded one: nodes of layers more often if there are more, and ops of the optimizer for more
+    /// weights.
+    pub fn repeats(&self, host: &HostTrace, node: usize) -> f64 {
+        let (Some(blocks), Some(layers)) = (&self.blocks, self.sizes.layers) else {
+            return 1.0;
+        };
+        let times = layers.new as f64 / layers.old.max(1) as f64;
+        if blocks.nodes.get(node) == Some(&true) {
+            return times;
+        }
+        let name = host.names.get(host.nodes.name[node]);
+        if name.contains("_foreach_") || name.contains("_fused_") {
+            return 1.0 + blocks.weight_share * (times - 1.0);
+        }
+        1.0
+    }
+
+    /// Returns true if the number of layers changes.
+    pub fn has_other_layers(&self) -> bool {
+        self.blocks.is_some()
+    }
 }
 
 /// Size of a tensor in the recorded and in the predicted run, bytes.
@@ -87,6 +123,11 @@ pub fn predict_sizes(
 ) -> Result<SizePrediction, PredictError> {
     let sources = find_sources(host);
     let (mut sizes, shown) = sources.sizes(request);
+    let blocks = changed_blocks(host, request, &sources)?;
+    sizes.layers = blocks.as_ref().map(|blocks| Size {
+        old: blocks.count,
+        new: blocks.count,
+    });
     request
         .apply_to(&mut sizes)
         .map_err(PredictError::UnknownSize)?;
@@ -106,7 +147,10 @@ pub fn predict_sizes(
         has_changed |= !changed.is_unchanged();
         work[ended.call.node] = Some(changed);
     });
-    if !has_changed && let Some((role, old)) = request.first_stated() {
+    if !has_changed
+        && blocks.is_none()
+        && let Some((role, old)) = request.first_stated()
+    {
         return Err(PredictError::NoSuchSize(role, old));
     }
     let weights = weights.into_iter();
@@ -117,8 +161,27 @@ pub fn predict_sizes(
         shown,
         work,
         bytes,
+        blocks,
         weights,
     })
+}
+
+/// Returns the layers if their number changes.
+fn changed_blocks(
+    host: &HostTrace,
+    request: &SizeRequest,
+    sources: &Sources,
+) -> Result<Option<Blocks>, PredictError> {
+    if !request.changes(SizeRole::Layers) {
+        return Ok(None);
+    }
+    let blocks = find_blocks(host, sources).ok_or(PredictError::NoLayers)?;
+    match request.stated(SizeRole::Layers) {
+        Some(stated) if stated != blocks.count => {
+            Err(PredictError::OtherLayers(blocks.count, stated))
+        }
+        _ => Ok(Some(blocks)),
+    }
 }
 
 fn changed_bytes(tensors: &[Tensor], shapes: &[Shape], sizes: &Sizes) -> Vec<ChangedBytes> {

@@ -12,10 +12,17 @@ pub enum SizeRole {
     Sequence,
     /// Number of features of a layer; heads and inner layers grow with it.
     Width,
+    /// Number of equal blocks.
+    Layers,
 }
 
 impl SizeRole {
-    const ALL: [SizeRole; 3] = [SizeRole::Batch, SizeRole::Sequence, SizeRole::Width];
+    const ALL: [SizeRole; 4] = [
+        SizeRole::Batch,
+        SizeRole::Sequence,
+        SizeRole::Width,
+        SizeRole::Layers,
+    ];
 
     /// Name of the role, as typed.
     pub fn name(self) -> &'static str {
@@ -23,6 +30,7 @@ impl SizeRole {
             SizeRole::Batch => "batch",
             SizeRole::Sequence => "seq",
             SizeRole::Width => "width",
+            SizeRole::Layers => "layers",
         }
     }
 }
@@ -45,6 +53,8 @@ pub struct Sizes {
     pub sequence: Option<Size>,
     /// Features of a layer; `None` unless it changes.
     pub width: Option<Size>,
+    /// Equal blocks; `None` unless their number changes.
+    pub layers: Option<Size>,
 }
 
 impl Sizes {
@@ -53,6 +63,7 @@ impl Sizes {
             SizeRole::Batch => self.batch,
             SizeRole::Sequence => self.sequence,
             SizeRole::Width => self.width,
+            SizeRole::Layers => self.layers,
         }
     }
 
@@ -61,6 +72,7 @@ impl Sizes {
             SizeRole::Batch => &mut self.batch,
             SizeRole::Sequence => &mut self.sequence,
             SizeRole::Width => &mut self.width,
+            SizeRole::Layers => &mut self.layers,
         }
     }
 
@@ -223,6 +235,7 @@ mod tests {
             batch: Some(Size { old: 8, new: 8 }),
             sequence: Some(Size { old: 512, new: 512 }),
             width: Some(Size { old: 768, new: 768 }),
+            layers: None,
         };
         request.apply_to(&mut sizes).expect("all are known");
         assert_eq!(

@@ -1,6 +1,7 @@
 //! Tensors that a recording does not produce: data and weights; and the sizes that they show.
 
 use crate::arguments::Tensor;
+use crate::blocks::WeightRead;
 use crate::sizes::{Size, SizeRequest, SizeRole, Sizes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +70,8 @@ pub(crate) struct Sources {
     pub(crate) all: BTreeMap<SourcePlace, Source>,
     /// Numbers of rows of embeddings.
     pub(crate) tables: Vec<u64>,
+    /// Reads of weights, in program order.
+    pub(crate) reads: Vec<WeightRead>,
 }
 
 /// A size that a source shows.
@@ -111,6 +114,8 @@ impl Sources {
         let (source, at) = match role {
             SizeRole::Batch => (self.batch_source()?, 0),
             SizeRole::Sequence => (self.sequence_source()?, 1),
+            // found by `find_blocks`
+            SizeRole::Layers => return None,
             SizeRole::Width => {
                 let table = self.all.values().find(|source| source.is_table())?;
                 (table, table.sizes.len().checked_sub(1)?)
@@ -141,6 +146,22 @@ impl Sources {
             _ => false,
         };
         is_sequence.then_some(batch)
+    }
+}
+
+impl Sources {
+    /// Returns the weights in the order of their first use, without states of optimizers.
+    pub(crate) fn layer_weights(&self) -> impl Iterator<Item = SourcePlace> {
+        let weights = self.all.iter().filter(|(_, source)| {
+            let is_state = source.op.contains("_foreach_") || source.op.contains("_fused_");
+            source.is_weight() && !is_state && !source.sizes.is_empty()
+        });
+        weights.map(|(place, _)| *place)
+    }
+
+    /// Returns the sizes of a source.
+    pub(crate) fn sizes_of(&self, place: SourcePlace) -> &[u64] {
+        self.all.get(&place).map_or(&[], |source| &source.sizes)
     }
 }
 

@@ -8,6 +8,7 @@
 //! Inner ops end first, so that an outer op's definition replaces what its parts left.
 
 use crate::arguments::{Arguments, Call, Tensor, most_roles};
+use crate::blocks::WeightRead;
 use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, sizes_of};
 use crate::rules::{Rule, by_value, output_shape};
 use crate::sizes::{SizeRole, Sizes};
@@ -40,6 +41,8 @@ struct Walk<'t, 's> {
     /// Numbers of rows of embeddings, which do not grow with the width.
     tables: Vec<u64>,
     open: Vec<Call<'t>>,
+    /// Reads of sources, in program order.
+    reads: Vec<WeightRead>,
     /// First weight of each storage.
     weights: BTreeMap<u64, (Tensor, Shape)>,
 }
@@ -51,6 +54,7 @@ pub(crate) fn find_sources(host: &HostTrace) -> Sources {
     Sources {
         all: walk.sources,
         tables: walk.tables,
+        reads: walk.reads,
     }
 }
 
@@ -78,6 +82,7 @@ impl<'t, 's> Walk<'t, 's> {
             source_of: FxHashMap::default(),
             tables: vec![],
             open: vec![],
+            reads: vec![],
             weights: BTreeMap::new(),
         }
     }
@@ -113,6 +118,9 @@ impl<'t, 's> Walk<'t, 's> {
             self.tables.extend(table.sizes.first());
         }
         for tensor in &inputs.tensors {
+            if let Some(source) = self.source_of.get(&tensor.id) {
+                self.reads.push((node, *source));
+            }
             if let Some(source) = self.source_of.get(&tensor.id)
                 && let Some(found) = argument_use(full_name, tensor)
             {

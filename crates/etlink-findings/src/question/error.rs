@@ -60,4 +60,4 @@ impl std::error::Error for QuestionError {}
 
 /// List of all questions, as they are typed.
 pub const QUESTIONS: &str = "graphs, fuse=REGEX, no-input-wait, no-sync, overlap-comm, ranks=N, \
-    bandwidth=GROUP:X, device=NAME, batch=N, seq=N, width=N, straggler=RANK";
+    bandwidth=GROUP:X, device=NAME, batch=N, seq=N, width=N, layers=N, straggler=RANK";

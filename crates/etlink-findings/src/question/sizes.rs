@@ -6,7 +6,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::device_type_name;
 use etlink_link::roofline::{RooflineWork, host_work, op_work};
 use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::{DurationNs, NameId, NodeIdx, OpIdx};
+use etlink_model::{DurationNs, NameId, NodeIdx, OpIdx, ThreadIdx};
 use etlink_predict::{
     ChangedWork, ShownSize, SizePrediction, SizeRequest, predict_sizes, predicted_peaks,
 };
@@ -56,6 +56,8 @@ pub enum PredictionBasis {
     Shapes,
     /// The recorded duration: the op's work does not change.
     SameWork,
+    /// The recorded duration, as often as there are layers.
+    Repeated,
     /// The factor of other kernels of the same name: its op was not recorded.
     Name,
     /// Nothing: the op has no shapes, and the recorded duration stays.
@@ -144,6 +146,8 @@ struct WorkNode {
     name: NameId,
     /// Factor by shapes; `None` if the op, or its shapes, are not recorded.
     factor: Option<f64>,
+    /// Number of times that it runs for each time in the recording.
+    repeats: f64,
 }
 
 /// Scales work to the time that it takes with other sizes.
@@ -161,17 +165,19 @@ pub(super) fn change_sizes(
     for node in nodes {
         let of_name = by_name.get(&(node.place, node.name)).copied();
         let (basis, factor) = match (node.factor, of_name) {
-            (Some(1.0), _) => (PredictionBasis::SameWork, 1.0),
-            (Some(factor), _) => (PredictionBasis::Shapes, factor),
+            (Some(factor), _) if factor != 1.0 => (PredictionBasis::Shapes, factor),
+            (Some(_), _) if node.repeats != 1.0 => (PredictionBasis::Repeated, 1.0),
+            (Some(_), _) => (PredictionBasis::SameWork, 1.0),
             (None, Some(factor)) => (PredictionBasis::Name, factor),
             (None, None) => (PredictionBasis::Nothing, 1.0),
         };
-        times.add((node.place, basis), node.duration, factor);
+        times.add((node.place, basis), node.duration, factor * node.repeats);
         if factor != 1.0 {
             edits.scaled.push((node.index, factor));
             edits.errors.push((node.index, USUAL_ERROR));
         }
     }
+    edits.scaled.extend(repeated_nodes(trace, &prediction));
     let unknown = times.unknown_share();
     if unknown > MOST_UNKNOWN {
         return Err(format!(
@@ -179,7 +185,13 @@ pub(super) fn change_sizes(
             100.0 * unknown
         ));
     }
-    let notes = prediction.shown.iter().map(shown_size).collect();
+    let mut notes: Vec<String> = prediction.shown.iter().map(shown_size).collect();
+    if let Some(layers) = prediction.sizes.layers {
+        notes.push(format!(
+            "layers is {}, by blocks whose weights have the same shapes",
+            layers.old
+        ));
+    }
     let memory = predicted_memory(trace, &prediction);
     Ok(RankAnswer::predicted(edits, notes, (times, memory)))
 }
@@ -214,9 +226,49 @@ fn work_nodes(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<WorkNode>
             place,
             name,
             factor,
+            repeats: op.map_or(1.0, |op| op_repeats(trace, prediction, op)),
         });
     }
     nodes
+}
+
+/// Returns how often an op runs in the predicted run for each time in the recorded one.
+fn op_repeats(trace: &LinkedTrace, prediction: &SizePrediction, op: OpIdx) -> f64 {
+    let node = trace.op_host.get(op.index()).and_then(|node| node.get());
+    match (&trace.host, node) {
+        (Some(host), Some(node)) => prediction.repeats(host, node.index()),
+        _ => 1.0,
+    }
+}
+
+/// Returns the nodes that run more or less often, on the host and on devices. Gaps between ops take
+/// after the op before them.
+fn repeated_nodes(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<(NodeIdx, f64)> {
+    if !prediction.has_other_layers() {
+        return vec![];
+    }
+    let mut last: FxHashMap<ThreadIdx, f64> = FxHashMap::default();
+    let mut repeated = vec![];
+    for index in trace.nodes.indices() {
+        let node = trace.nodes.get(index);
+        let own = trace.op_of(&node);
+        let own = own.filter(|_| node.kind != NodeKind::HostGap);
+        let repeats = match (own, node.thread()) {
+            (Some(op), thread) => {
+                let repeats = op_repeats(trace, prediction, op);
+                if let Some(thread) = thread {
+                    last.insert(thread, repeats);
+                }
+                repeats
+            }
+            (None, Some(thread)) => last.get(&thread).copied().unwrap_or(1.0),
+            (None, None) => 1.0,
+        };
+        if repeats != 1.0 {
+            repeated.push((index, repeats));
+        }
+    }
+    repeated
 }
 
 fn works(own_work: &[RooflineWork], op: OpIdx) -> bool {
@@ -247,6 +299,10 @@ fn factors_by_name(nodes: &[WorkNode]) -> FxHashMap<(WorkPlace, NameId), f64> {
 }
 
 fn predicted_memory(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<PredictedMemory> {
+    // Blocks of a layer that live at once are not told from those that follow each other.
+    if prediction.has_other_layers() {
+        return vec![];
+    }
     let peaks = predicted_peaks(trace, prediction).into_iter();
     let peaks = peaks.map(|peak| PredictedMemory {
         device_type: device_type_name(peak.device_type).to_owned(),

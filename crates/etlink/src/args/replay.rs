@@ -106,7 +106,7 @@ pub struct WhatIfArgs {
     /// Ask a what-if question by name, such as `no-sync`; repeatable, for several changes at once
     ///
     /// Questions: `graphs`, `fuse=REGEX`, `no-input-wait`, `no-sync`, `overlap-comm`, `ranks=N`,
-    /// `bandwidth=GROUP:X`, `device=NAME`, `batch=N`, `seq=N`, `width=N`, `straggler=RANK`. Sizes also
+    /// `bandwidth=GROUP:X`, `device=NAME`, `batch=N`, `seq=N`, `width=N`, `layers=N`, `straggler=RANK`. Sizes also
     /// as `2x`, or as `OLD:NEW`; several sizes at once as `batch=16,seq=2x`. The last assumes that work that takes
     /// longer on the rank could take the median time of the other ranks.
     #[arg(long = "what-if", value_name = "QUESTION")]

@@ -485,6 +485,7 @@ fn basis_text(basis: PredictionBasis) -> &'static str {
     match basis {
         PredictionBasis::Shapes => "changes with its shapes",
         PredictionBasis::SameWork => "does the same work",
+        PredictionBasis::Repeated => "runs once per layer",
         PredictionBasis::Name => "changes like others of its name",
         PredictionBasis::Nothing => "has no shapes and stays",
     }
