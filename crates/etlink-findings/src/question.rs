@@ -176,8 +176,8 @@ impl WhatIfQuestion {
                 bandwidth, host time is unchanged"
             }
             WhatIfQuestion::Sizes(_) => {
-                "ops keep their algorithms, and the host its time, with this host; communication stays \
-                as recorded"
+                "assumes the same kernels, the same communication, and the same time of the host \
+                outside of its own work"
             }
             WhatIfQuestion::Straggler(_) => {
                 "assumes that work that takes longer than on the other ranks could take their \

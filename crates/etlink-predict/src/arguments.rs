@@ -7,8 +7,10 @@ use serde_json::Value;
 /// A tensor among inputs or outputs: `[id, storage, offset, elements, element bytes, device]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
-    /// Number of the argument, which may be a list of tensors.
+    /// Number of the argument.
     pub(crate) argument: usize,
+    /// Place in the argument, if that is a list of tensors.
+    place: Option<usize>,
     pub(crate) id: u64,
     pub(crate) storage: u64,
     pub(crate) offset: u64,
@@ -44,12 +46,12 @@ impl Arguments {
                 .iter()
                 .any(|name| kind.contains(name));
             if kind.starts_with("Tensor(") {
-                tensors.extend(tensor(argument, value, shape, is_integer));
+                tensors.extend(tensor((argument, None), value, shape, is_integer));
             } else if kind.starts_with("GenericList[Tensor") {
                 let items = value.as_array().into_iter().flatten();
                 let sizes = shape.as_array().into_iter().flatten();
-                for (item, size) in items.zip(sizes) {
-                    tensors.extend(tensor(argument, item, size, is_integer));
+                for (place, (item, size)) in items.zip(sizes).enumerate() {
+                    tensors.extend(tensor((argument, Some(place)), item, size, is_integer));
                 }
             }
         }
@@ -83,21 +85,14 @@ impl Arguments {
     /// Returns the shapes as list text, as in the trace, with other sizes for the tensors.
     pub(crate) fn shapes_text(&self, sizes: &[Vec<u64>]) -> String {
         let mut shapes = self.shapes.clone();
-        for (number, (tensor, sizes)) in self.tensors.iter().zip(sizes).enumerate() {
-            let first = self.first_of(tensor.argument).unwrap_or(number);
-            let Some(shape) = shapes.get_mut(tensor.argument) else {
-                continue;
+        for (tensor, sizes) in self.tensors.iter().zip(sizes) {
+            let argument = shapes.get_mut(tensor.argument);
+            let shape = match tensor.place {
+                Some(place) => argument.and_then(|list| list.get_mut(place)),
+                None => argument,
             };
-            let is_list = shape
-                .as_array()
-                .is_some_and(|items| items.iter().any(Value::is_array));
-            let place = if is_list {
-                shape.get_mut(number - first)
-            } else {
-                Some(shape)
-            };
-            if let Some(place) = place {
-                *place = Value::from(sizes.clone());
+            if let Some(shape) = shape {
+                *shape = Value::from(sizes.clone());
             }
         }
         Value::Array(shapes).to_string()
@@ -109,12 +104,18 @@ fn parse_list(text: &[u8]) -> Vec<Value> {
     serde_json::from_slice(text).unwrap_or_default()
 }
 
-fn tensor(argument: usize, value: &Value, shape: &Value, is_integer: bool) -> Option<Tensor> {
+fn tensor(
+    (argument, place): (usize, Option<usize>),
+    value: &Value,
+    shape: &Value,
+    is_integer: bool,
+) -> Option<Tensor> {
     let parts = value.as_array().filter(|parts| parts.len() >= 5)?;
     let part = |number: usize| parts[number].as_u64();
     let sizes: Option<Vec<u64>> = shape.as_array()?.iter().map(Value::as_u64).collect();
     Some(Tensor {
         argument,
+        place,
         id: part(0)?,
         storage: part(1)?,
         offset: part(2)?,
@@ -129,6 +130,8 @@ fn tensor(argument: usize, value: &Value, shape: &Value, is_integer: bool) -> Op
 pub(crate) struct Call<'t> {
     /// Row of the host trace.
     pub(crate) node: usize,
+    /// True if it called other ops.
+    pub(crate) has_inner: bool,
     /// Name of the node, and the op's name without namespace; empty for ranges that are no op.
     pub(crate) full_name: &'t str,
     pub(crate) name: &'t str,

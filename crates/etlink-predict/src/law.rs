@@ -53,7 +53,7 @@ impl ChangedWork {
     pub fn kernel_factor(&self, duration: DurationNs, balance: f64) -> f64 {
         let whole = duration.0 as f64;
         let (old, new) = (bound(&self.old, balance), bound(&self.new, balance));
-        if whole <= 0.0 || old <= 0.0 {
+        if self.is_unchanged() || whole <= 0.0 || old <= 0.0 {
             return 1.0;
         }
         let fixed = (fixed_part(self.old.formula).0 as f64).min(whole * MOST_FIXED);

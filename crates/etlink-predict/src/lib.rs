@@ -1,4 +1,4 @@
-//! Shapes and work of a run with another batch, sequence length or width than the recorded one.
+//! Shapes and work of a run with another batch, sequence length, width or depth than the recorded one.
 //!
 //! ```text
 //! host trace ──> sources: data, weights ──> sizes of roles ──> dimensions of all tensors
@@ -37,6 +37,9 @@ use etlink_link::roofline::{ArgumentValues, OpArguments, RooflineFormula, Roofli
 use etlink_link::roofline::{TensorShapes, work_from_shapes};
 use etlink_model::HostTrace;
 
+/// Largest factor on a size: the kernels of the recording say nothing of a run beyond it.
+const MOST_TIMES: u64 = 1_000;
+
 /// Reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictError {
@@ -52,6 +55,9 @@ pub enum PredictError {
     /// The program has another number of layers than stated.
     #[error("the program has {0} layers, not {1}")]
     OtherLayers(u64, u64),
+    /// The size grows more than [`MOST_TIMES`].
+    #[error("{} grows more than {MOST_TIMES} times, too far from what was recorded", .0.name())]
+    TooLarge(SizeRole),
     /// The stated size is that of no input.
     #[error("no input of the program has {role} {size}", role = .0.name(), size = .1)]
     NoSuchSize(SizeRole, u64),
@@ -131,9 +137,18 @@ pub fn predict_sizes(
     request
         .apply_to(&mut sizes)
         .map_err(PredictError::UnknownSize)?;
+    for (role, size) in request.all_stated() {
+        if !sources.has_size(role, size) {
+            return Err(PredictError::NoSuchSize(role, size));
+        }
+    }
+    let mut changes = sizes.changes();
+    let too_large = changes.find(|(_, size)| size.new / size.old.max(1) > MOST_TIMES);
+    if let Some((role, _)) = too_large {
+        return Err(PredictError::TooLarge(role));
+    }
     let mut work = vec![None; host.nodes.len()];
     let mut bytes = vec![NodeBytes::default(); host.nodes.len()];
-    let mut has_changed = false;
     let weights = walk_ops(host, &sizes, &sources, &mut |ended| {
         let (call, node) = (ended.call, ended.call.node);
         bytes[node] = NodeBytes {
@@ -144,15 +159,8 @@ pub fn predict_sizes(
             return;
         }
         let changed = changed_work(host, &ended, &sizes);
-        has_changed |= !changed.is_unchanged();
         work[ended.call.node] = Some(changed);
     });
-    if !has_changed
-        && blocks.is_none()
-        && let Some((role, old)) = request.first_stated()
-    {
-        return Err(PredictError::NoSuchSize(role, old));
-    }
     let weights = weights.into_iter();
     let weights = weights.map(|(tensor, shape)| tensor_bytes(&tensor, &shape, &sizes));
     let weights = weights.collect();
@@ -238,7 +246,8 @@ fn changed_work(host: &HostTrace, ended: &EndedCall<'_>, sizes: &Sizes) -> Chang
 
 /// Returns the bytes of all arguments for an op whose work is not known.
 fn work_or_bytes(work: RooflineWork, read: &TensorShapes, written: &TensorShapes) -> RooflineWork {
-    if work.formula != RooflineFormula::None {
+    let is_known = work.operations > 0 || work.bytes > 0;
+    if work.formula != RooflineFormula::None && is_known {
         return work;
     }
     RooflineWork {

@@ -16,6 +16,9 @@ use rustc_hash::FxHashMap;
 /// Unit of the sizes of blocks on devices, bytes (`kMinBlockSize` of PyTorch's allocators).
 const BLOCK_UNIT: u64 = 512;
 
+/// Device type of the host.
+const HOST_TYPE: i32 = 0;
+
 /// Number of ops around an allocation whose tensors are compared with its size.
 const MOST_AROUND: usize = 6;
 
@@ -45,11 +48,17 @@ pub fn predicted_peaks(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<
     let memory = &trace.device.memory;
     for row in 0..memory.len() {
         let device = (memory.device_type[row], memory.device[row]);
-        if memory.allocated[row] > 0 && !devices.contains(&device) {
+        let is_device = device.0 != HOST_TYPE;
+        if is_device && memory.allocated[row] > 0 && !devices.contains(&device) {
             devices.push(device);
         }
     }
     devices.sort_unstable();
+    // The trace does not show which weights each of several devices holds.
+    let mut weights = prediction.weights.iter();
+    if devices.len() > 1 && weights.any(|weight| weight.new != weight.old) {
+        return vec![];
+    }
     let known = KnownBlocks::new(trace, prediction, &blocks);
     devices
         .into_iter()
@@ -92,6 +101,15 @@ fn tensor_of_size(node: &NodeBytes, bytes: u64) -> Option<ChangedBytes> {
     of(&node.outputs).or_else(|| of(&node.inputs))
 }
 
+/// Returns the predicted size of a block; not all allocators round.
+fn block_size(tensor: ChangedBytes, recorded: u64) -> u64 {
+    if tensor.old == recorded && recorded != in_blocks(recorded) {
+        tensor.new
+    } else {
+        in_blocks(tensor.new)
+    }
+}
+
 /// Returns a size rounded up to whole blocks.
 fn in_blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_UNIT).saturating_mul(BLOCK_UNIT)
@@ -122,7 +140,7 @@ impl<'b> KnownBlocks<'b> {
         for (row, block) in blocks.iter().enumerate() {
             if let Some(block) = block {
                 let bytes = trace.device.memory.bytes[row].unsigned_abs();
-                earlier.entry(bytes).or_insert(in_blocks(block.new));
+                earlier.entry(bytes).or_insert(block_size(*block, bytes));
             }
         }
         KnownBlocks {
@@ -157,7 +175,7 @@ impl<'b> KnownBlocks<'b> {
             peak.recorded_bytes = peak.recorded_bytes.max(memory.allocated[row]);
             if bytes > 0 {
                 let known = self.blocks[row];
-                let predicted = known.map_or(size, |block| in_blocks(block.new));
+                let predicted = known.map_or(size, |block| block_size(block, size));
                 peak.allocations_bytes += size;
                 peak.unknown_bytes += if known.is_none() { size } else { 0 };
                 live.insert(address, predicted);
@@ -172,7 +190,7 @@ impl<'b> KnownBlocks<'b> {
             most = most.max(sum);
         }
         let at_start = start.unwrap_or_default() + earlier + self.weights;
-        peak.predicted_bytes = u64::try_from(at_start + most).unwrap_or(0);
+        peak.predicted_bytes = u64::try_from((at_start + most).max(0)).unwrap_or(u64::MAX);
         peak
     }
 }

@@ -14,10 +14,21 @@ pub(crate) enum Rule {
     Unknown,
 }
 
-/// Returns the dimensions of an output with these sizes.
-pub(crate) fn output_shape(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Rule {
+/// Returns the dimensions of output number `place`, which has these sizes.
+pub(crate) fn output_shape(
+    call: &Call<'_>,
+    (place, sizes): (usize, &[u64]),
+    known: &Sizes,
+) -> Rule {
     if call.shapes.is_empty() {
         return Rule::Unknown;
+    }
+    // A list of results has the order of the first list, which may be long.
+    if call.name.starts_with("_foreach_")
+        && let Some(shape) = call.shapes.get(place)
+        && sizes_of(shape) == sizes
+    {
+        return Rule::Known(shape.clone());
     }
     let by_name = named_shape(call, sizes, known);
     // A wrong guess of the layout, or an argument with an unexpected meaning, has other sizes.
@@ -87,7 +98,14 @@ fn named_shape(call: &Call<'_>, sizes: &[u64], known: &Sizes) -> Option<Shape> {
             let count = call.shapes_of(0).count() as u64;
             let mut dims = call.shapes_of(0).next()?.to_vec();
             let dim = call.dim_number(1, dims.len() + 1)?;
-            dims.insert(dim, Dim::fixed(count));
+            // samples that the program collates itself
+            let is_batch = count > 1 && known.old(SizeRole::Batch) == Some(count);
+            let joined = if is_batch {
+                Dim::one(Factor::Of(SizeRole::Batch, count))
+            } else {
+                Dim::fixed(count)
+            };
+            dims.insert(dim, joined);
             Some(dims.into())
         }
         "copy_" => call.shape(1).cloned(),

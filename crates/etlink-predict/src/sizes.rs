@@ -76,24 +76,17 @@ impl Sizes {
         }
     }
 
+    /// Returns the sizes that change.
+    pub fn changes(&self) -> impl Iterator<Item = (SizeRole, Size)> {
+        let sizes = SizeRole::ALL.map(|role| (role, self.of(role)));
+        sizes.into_iter().filter_map(|(role, size)| {
+            let size = size.filter(|size| size.old != size.new)?;
+            Some((role, size))
+        })
+    }
+
     pub(crate) fn old(&self, role: SizeRole) -> Option<u64> {
         self.of(role).map(|size| size.old)
-    }
-}
-
-/// Writes the sizes that change: `batch 8 to 16, seq 512 to 1024`.
-impl fmt::Display for Sizes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = "";
-        for role in SizeRole::ALL {
-            if let Some(Size { old, new }) = self.of(role)
-                && old != new
-            {
-                write!(f, "{before}{} {old} to {new}", role.name())?;
-                before = ", ";
-            }
-        }
-        Ok(())
     }
 }
 
@@ -170,10 +163,10 @@ impl SizeRequest {
         change.old
     }
 
-    /// Returns the first old size that the request states.
-    pub(crate) fn first_stated(&self) -> Option<(SizeRole, u64)> {
-        let mut stated = self.changes.iter();
-        stated.find_map(|change| Some((change.role, change.old?)))
+    /// Returns the old sizes that the request states.
+    pub(crate) fn all_stated(&self) -> impl Iterator<Item = (SizeRole, u64)> {
+        let changes = self.changes.iter();
+        changes.filter_map(|change| Some((change.role, change.old?)))
     }
 
     /// Sets the new sizes.
@@ -238,10 +231,8 @@ mod tests {
             layers: None,
         };
         request.apply_to(&mut sizes).expect("all are known");
-        assert_eq!(
-            sizes.to_string(),
-            "batch 8 to 16, seq 512 to 1024, width 768 to 1152"
-        );
+        let new: Vec<u64> = sizes.changes().map(|(_, size)| size.new).collect();
+        assert_eq!(new, [16, 1024, 1152]);
         let mut none = Sizes::default();
         assert_eq!(request.apply_to(&mut none), Err(SizeRole::Batch));
     }

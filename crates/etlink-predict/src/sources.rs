@@ -69,7 +69,9 @@ pub(crate) type SourcePlace = (usize, usize);
 pub(crate) struct Sources {
     pub(crate) all: BTreeMap<SourcePlace, Source>,
     /// Numbers of rows of embeddings.
-    pub(crate) tables: Vec<u64>,
+    pub(crate) tables: BTreeSet<u64>,
+    /// Numbers of tensors that the program stacks, such as samples of a batch.
+    pub(crate) stacks: BTreeSet<u64>,
     /// Reads of weights, in program order.
     pub(crate) reads: Vec<WeightRead>,
 }
@@ -108,6 +110,25 @@ impl Sources {
             shown.extend(found);
         }
         (sizes, shown)
+    }
+
+    /// Returns true if an input of the program can have this size: a batch is the first dimension,
+    /// a sequence one of the others.
+    pub(crate) fn has_size(&self, role: SizeRole, size: u64) -> bool {
+        let mut data = self.all.values().filter(|source| !source.is_weight());
+        let mut weights = self.all.values().filter(|source| source.is_weight());
+        match role {
+            SizeRole::Sequence => data.any(|source| {
+                let is_image = source.uses.contains(&TensorUse::Image);
+                !is_image && source.sizes.iter().skip(1).any(|other| *other == size)
+            }),
+            SizeRole::Width => weights.any(|source| source.sizes.contains(&size)),
+            SizeRole::Batch => {
+                let is_stacked = self.stacks.contains(&size);
+                is_stacked || data.any(|source| source.sizes.first() == Some(&size))
+            }
+            SizeRole::Layers => true,
+        }
     }
 
     fn shown(&self, role: SizeRole) -> Option<ShownSize> {
@@ -197,6 +218,11 @@ pub(crate) fn keeps_source(name: &str) -> bool {
         "_to_copy",
         "view",
         "reshape",
+        "flatten",
+        "unflatten",
+        "narrow",
+        "pin_memory",
+        "type_as",
         "_unsafe_view",
         "t",
         "transpose",

@@ -128,3 +128,20 @@ fn shapes_of_other_sizes_are_those_recorded_with_them() {
         assert!(wrong < 0.000_5, "{program} {request}: {compared:?}");
     }
 }
+
+#[test]
+fn the_same_sizes_change_nothing() {
+    for program in ["qwen2", "unet"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sizes");
+        let host = read(&folder.join(program).join("base.json.zst"));
+        let request = "batch=4".parse().expect("a request");
+        let prediction = crate::predict_sizes(&host, &request).expect("a prediction");
+        for (node, work) in prediction.work.iter().enumerate() {
+            let name = host.names.get(host.nodes.name[node]);
+            assert!(
+                work.is_none_or(|work| work.is_unchanged()),
+                "{name}: {work:?}"
+            );
+        }
+    }
+}

@@ -14,8 +14,8 @@ use crate::rules::{Rule, by_value, output_shape};
 use crate::sizes::{SizeRole, Sizes};
 use crate::sources::{Source, SourcePlace, Sources, argument_use, keeps_source};
 use etlink_model::HostTrace;
-use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of enclosing ops whose inputs are compared with the sizes of a new tensor.
 const MOST_AROUND: usize = 4;
@@ -39,8 +39,10 @@ struct Walk<'t, 's> {
     sources: BTreeMap<SourcePlace, Source>,
     source_of: FxHashMap<u64, SourcePlace>,
     /// Numbers of rows of embeddings, which do not grow with the width.
-    tables: Vec<u64>,
+    tables: BTreeSet<u64>,
     open: Vec<Call<'t>>,
+    /// Numbers of tensors that ops stack.
+    stacks: BTreeSet<u64>,
     /// Reads of sources, in program order.
     reads: Vec<WeightRead>,
     /// First weight of each storage.
@@ -54,6 +56,7 @@ pub(crate) fn find_sources(host: &HostTrace) -> Sources {
     Sources {
         all: walk.sources,
         tables: walk.tables,
+        stacks: walk.stacks,
         reads: walk.reads,
     }
 }
@@ -80,8 +83,9 @@ impl<'t, 's> Walk<'t, 's> {
             by_storage: FxHashMap::default(),
             sources: BTreeMap::new(),
             source_of: FxHashMap::default(),
-            tables: vec![],
+            tables: BTreeSet::new(),
             open: vec![],
+            stacks: BTreeSet::new(),
             reads: vec![],
             weights: BTreeMap::new(),
         }
@@ -117,6 +121,9 @@ impl<'t, 's> Walk<'t, 's> {
         {
             self.tables.extend(table.sizes.first());
         }
+        if name == "stack" {
+            self.stacks.insert(inputs.tensors.len() as u64);
+        }
         for tensor in &inputs.tensors {
             if let Some(source) = self.source_of.get(&tensor.id) {
                 self.reads.push((node, *source));
@@ -128,8 +135,12 @@ impl<'t, 's> Walk<'t, 's> {
                 source.map(|source| source.uses.insert(found));
             }
         }
+        if let Some(outer) = self.open.last_mut() {
+            outer.has_inner = true;
+        }
         self.open.push(Call {
             node,
+            has_inner: false,
             full_name,
             name,
             inputs,
@@ -194,15 +205,17 @@ impl<'t, 's> Walk<'t, 's> {
         };
         let outputs = Arguments::read(self.host, &self.host.nodes.outputs[call.node]);
         let mut shapes = vec![];
-        for tensor in &outputs.tensors {
+        let inputs: FxHashSet<u64> = call.inputs.tensors.iter().map(|tensor| tensor.id).collect();
+        for (place, tensor) in outputs.tensors.iter().enumerate() {
             if call.name.is_empty() {
                 let known = self.known_shape(tensor);
                 shapes.push(known.unwrap_or_else(|| fixed_shape(&tensor.sizes)));
                 continue;
             }
-            let shape = self.output_shape(&call, tensor);
+            let is_input = inputs.contains(&tensor.id);
+            let shape = self.output_shape(&call, (place, tensor), is_input);
             self.keep_shape(tensor, &shape);
-            self.keep_source(&call, tensor);
+            self.keep_source(&call, tensor, is_input);
             // A tensor made for the op has the dimensions that the op gives it.
             if let Some(first) = call.inputs.tensors.first()
                 && call.name.ends_with('_')
@@ -220,18 +233,18 @@ impl<'t, 's> Walk<'t, 's> {
         });
     }
 
-    fn output_shape(&self, call: &Call<'_>, tensor: &Tensor) -> Shape {
+    fn output_shape(
+        &self,
+        call: &Call<'_>,
+        (place, tensor): (usize, &Tensor),
+        is_input: bool,
+    ) -> Shape {
         let nothing = Sizes::default();
         let sizes = self.known.map_or(&nothing, |(sizes, _)| sizes);
-        let rule = output_shape(call, &tensor.sizes, sizes);
+        let rule = output_shape(call, (place, &tensor.sizes), sizes);
         if let Rule::Known(shape) = rule {
             return shape;
         }
-        let is_input = call
-            .inputs
-            .tensors
-            .iter()
-            .any(|input| input.id == tensor.id);
         let left = self.by_id.get(&tensor.id);
         let left = left.filter(|shape| !is_input && sizes_of(shape) == tensor.sizes);
         match (left, rule) {
@@ -266,7 +279,7 @@ impl<'t, 's> Walk<'t, 's> {
     }
 
     /// Views and copies of a source are used as the source.
-    fn keep_source(&mut self, call: &Call<'_>, output: &Tensor) {
+    fn keep_source(&mut self, call: &Call<'_>, output: &Tensor, is_input: bool) {
         let inputs = &call.inputs.tensors;
         let first = inputs
             .first()
@@ -275,7 +288,8 @@ impl<'t, 's> Walk<'t, 's> {
             && keeps_source(call.name)
         {
             self.source_of.insert(output.id, *source);
-        } else if inputs.iter().all(|input| input.id != output.id) {
+        } else if !call.has_inner && !is_input {
+            // an inner view or copy has kept it
             self.source_of.remove(&output.id);
         }
     }
@@ -348,7 +362,8 @@ impl Sources {
         let Some(width) = sizes.old(SizeRole::Width) else {
             return Dim::fixed(size);
         };
-        if !size.is_multiple_of(width) || is_row_of_table || self.tables.contains(&size) {
+        let is_vocabulary = size != width && self.tables.contains(&size);
+        if !size.is_multiple_of(width) || is_row_of_table || is_vocabulary {
             return Dim::fixed(size);
         }
         Dim::multiple(size / width, SizeRole::Width, width)

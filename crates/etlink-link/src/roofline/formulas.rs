@@ -397,7 +397,7 @@ fn attention(
         } else {
             RooflineFormula::Attention
         };
-        let mut elements = query.elements() / d.max(1) * e;
+        let mut elements = (query.elements() / d.max(1)).saturating_mul(e);
         if layout.keeps_scores {
             let scores = [h, s, t].into_iter().fold(b, u64::saturating_mul);
             elements = elements.saturating_add(scores);

@@ -106,9 +106,10 @@ pub struct WhatIfArgs {
     /// Ask a what-if question by name, such as `no-sync`; repeatable, for several changes at once
     ///
     /// Questions: `graphs`, `fuse=REGEX`, `no-input-wait`, `no-sync`, `overlap-comm`, `ranks=N`,
-    /// `bandwidth=GROUP:X`, `device=NAME`, `batch=N`, `seq=N`, `width=N`, `layers=N`, `straggler=RANK`. Sizes also
-    /// as `2x`, or as `OLD:NEW`; several sizes at once as `batch=16,seq=2x`. The last assumes that work that takes
-    /// longer on the rank could take the median time of the other ranks.
+    /// `bandwidth=GROUP:X`, `device=NAME`, `straggler=RANK`, `batch=N`, `seq=N`, `width=N`,
+    /// `layers=N`. `straggler` assumes that work that takes longer on the rank could take the median
+    /// time of the other ranks. A size can be a factor, as in `seq=2x`, or state the recorded size, as
+    /// in `batch=8:16`; several are asked for together, as in `batch=16,seq=2x`.
     #[arg(long = "what-if", value_name = "QUESTION")]
     pub what_if: Vec<WhatIfQuestion>,
 }

@@ -43,6 +43,7 @@ impl ReplayConfig {
         }
         // first, so that an unwritable file is rejected before gigabytes are read
         let target = perfetto_target(&args)?;
+        check_size_questions(&args.what_if.what_if)?;
         let options = RunOptions {
             rank: args.link.rank,
             tensor_deps: args.link.tensors.tensor_deps,
@@ -98,6 +99,19 @@ impl ReplayConfig {
         let is_scaled = !settings.scales.is_empty() || !settings.drop_edges.is_empty();
         is_scaled || !self.questions.is_empty()
     }
+}
+
+/// Rejects several questions about sizes: each would start from the recorded sizes.
+pub(super) fn check_size_questions(questions: &[WhatIfQuestion]) -> Result<()> {
+    let sizes = questions.iter().filter(|question| question.needs_memory());
+    let sizes: Vec<String> = sizes.map(WhatIfQuestion::to_string).collect();
+    if sizes.len() > 1 {
+        bail!(
+            "sizes change together; ask for them in one question, as in '--what-if {}'",
+            sizes.join(",")
+        );
+    }
+    Ok(())
 }
 
 /// Returns the events that questions need: allocations for the memory of other sizes.

@@ -68,6 +68,7 @@ fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
         let parsed = question.parse();
         questions.push(parsed.map_err(|why| anyhow::anyhow!("what_if {question:?}: {why}"))?);
     }
+    super::config::check_size_questions(&questions)?;
     Ok(ReplayConfig {
         source: run.source.clone(),
         options: RunOptions {

@@ -158,7 +158,8 @@ impl ReplayConfig {
             ));
             // If at least one rank has an answer, the question may not apply to the others.
             match failed.first() {
-                Some(why) if failed.len() == ranks.len() => {
+                // Ranks of different sizes would be no run.
+                Some(why) if failed.len() == ranks.len() || question.needs_memory() => {
                     return Err(no_answer(input, question, why));
                 }
                 Some(why) => notes.push(format!(

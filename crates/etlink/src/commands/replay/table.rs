@@ -463,7 +463,7 @@ fn add_predicted(predicted: &[PredictedTime], rows: &mut FactRows) {
         rows.add(
             &format!("  {} work", enum_name(place)),
             change_text(recorded, predicted),
-            format!("sum of durations; {}", shares.join(", ")),
+            format!("sum over the whole recording; {}", shares.join(", ")),
         );
     }
 }
@@ -475,7 +475,8 @@ fn add_memory(memory: &PredictedMemory, rows: &mut FactRows) {
         "  peak memory",
         format!("{recorded} -> {predicted}"),
         format!(
-            "allocated on {} {}; {unknown:.1} % of the allocations have no known shape and stay",
+            "allocated on {} {}; {unknown:.1} % of all allocated bytes belong to no known tensor \
+             and stay",
             memory.device_type, memory.device
         ),
     );
@@ -484,9 +485,9 @@ fn add_memory(memory: &PredictedMemory, rows: &mut FactRows) {
 fn basis_text(basis: PredictionBasis) -> &'static str {
     match basis {
         PredictionBasis::Shapes => "changes with its shapes",
-        PredictionBasis::SameWork => "does the same work",
+        PredictionBasis::SameWork => "is unaffected",
         PredictionBasis::Repeated => "runs once per layer",
-        PredictionBasis::Name => "changes like others of its name",
+        PredictionBasis::Name => "scales like other kernels of the same name",
         PredictionBasis::Nothing => "has no shapes and stays",
     }
 }
