@@ -107,10 +107,12 @@ impl Collective {
     Deserialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the field's names")]
+#[strum(serialize_all = "snake_case")]
 pub enum CollectiveKind {
     AllReduce,
     Reduce,
@@ -130,20 +132,7 @@ pub enum CollectiveKind {
 impl CollectiveKind {
     /// Returns the name of the kind in reports and outputs.
     pub fn name(self) -> &'static str {
-        match self {
-            CollectiveKind::AllReduce => "all_reduce",
-            CollectiveKind::Reduce => "reduce",
-            CollectiveKind::AllGather => "all_gather",
-            CollectiveKind::Gather => "gather",
-            CollectiveKind::Scatter => "scatter",
-            CollectiveKind::Broadcast => "broadcast",
-            CollectiveKind::AllToAll => "all_to_all",
-            CollectiveKind::ReduceScatter => "reduce_scatter",
-            CollectiveKind::Barrier => "barrier",
-            CollectiveKind::Send => "send",
-            CollectiveKind::Recv => "recv",
-            CollectiveKind::Other => "other",
-        }
+        self.into()
     }
 
     /// Returns the kind of a `Collective name` or of an op or kernel name. Spelling
