@@ -25,9 +25,11 @@ use std::sync::LazyLock;
     Serialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RowClass {
     /// Computation kernels.
     #[default]
@@ -52,12 +54,7 @@ impl RowClass {
 
     /// Name of the class in rules and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            RowClass::Computation => "computation",
-            RowClass::Communication => "communication",
-            RowClass::Memory => "memory",
-            RowClass::Other => "other",
-        }
+        self.into()
     }
 }
 

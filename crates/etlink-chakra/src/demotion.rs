@@ -1,9 +1,9 @@
 //! Reasons for writing a communication as computation.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Reason for which a communication was written as computation with its measured duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Demotion {

@@ -40,8 +40,9 @@ pub enum TracePart {
 }
 
 /// Sets of attributes that nodes have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AttributeSet {
     /// Everything in the traces. Data that many nodes would repeat is in the first message.
     #[default]
@@ -52,11 +53,8 @@ pub enum AttributeSet {
 
 impl AttributeSet {
     /// Returns the name of the set in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            AttributeSet::Full => "full",
-            AttributeSet::Minimal => "minimal",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns the set with this name in files.

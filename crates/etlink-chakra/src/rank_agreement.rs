@@ -3,10 +3,9 @@
 use crate::demotion::Demotion;
 use crate::roofline_device::RooflinePeaks;
 use etlink_model::{DurationNs, NodeIdx};
-use serde::{Deserialize, Serialize};
 
 /// Decision about a communication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommDecision {
     /// Written as a communication node.
     Communication {
@@ -20,7 +19,7 @@ pub enum CommDecision {
 }
 
 /// Decisions for one rank: [`WriteOptions::agreement`](crate::WriteOptions::agreement).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankAgreement {
     /// Decisions by ascending node.
     pub(crate) decisions: Vec<(NodeIdx, CommDecision)>,
@@ -36,7 +35,7 @@ pub struct RankAgreement {
 }
 
 /// Nodes and times of a host communication's wait and transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostTransfer {
     /// Communication node; its start is the rank's arrival.
     pub(crate) node: NodeIdx,

@@ -1,9 +1,10 @@
 //! The device of a roofline, and the times of kernels by it.
 
-use serde::{Deserialize, Serialize};
+use borsh::{BorshDeserialize, BorshSerialize};
+use serde::Serialize;
 
 /// Peak speeds of a device, from which a roofline computes the time of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RooflinePeaks {
     /// Peak compute speed, in 10¹² operations per second.
     pub tflops: u64,
@@ -32,7 +33,7 @@ impl RooflinePeaks {
 }
 
 /// A device, or the devices of all ranks of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RooflineDevice {
     /// Name of the device in traces; empty if there is none.
     pub name: String,

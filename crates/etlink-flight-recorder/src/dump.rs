@@ -50,8 +50,11 @@ pub struct FlightProgress {
 }
 
 /// Progress of a collective.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum FlightState {
     /// Called, but not yet begun on the device.
     #[default]
@@ -65,11 +68,7 @@ pub enum FlightState {
 impl FlightState {
     /// Returns the name of the state in dumps and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            FlightState::Scheduled => "scheduled",
-            FlightState::Started => "started",
-            FlightState::Completed => "completed",
-        }
+        self.into()
     }
 }
 

@@ -2,20 +2,20 @@
 
 use crate::dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
 use crate::tree::{ValueIdx, ValueTree};
-use crate::{Error, MAX_BAD_ENTRIES};
-use etlink_model::{AnomalyKind, CollectiveKind, NameId, Names, UnixNs};
+use crate::{MAX_BAD_ENTRIES, no_entries};
+use etlink_model::{AnomalyKind, CollectiveKind, Failure, NameId, Names, UnixNs};
 
 /// Extracts the known parts of a dump; ignores unknown keys, which new versions add.
 pub(crate) fn dump_from_tree(
     tree: &ValueTree<'_>,
     bytes: u64,
     source_error: Option<String>,
-) -> Result<FlightDump, Error> {
+) -> Result<FlightDump, Failure> {
     let mut dump = FlightDump {
         bytes,
         ..FlightDump::default()
     };
-    let root = tree.root.ok_or(Error::NoEntries { bytes })?;
+    let root = tree.root.ok_or_else(|| no_entries(bytes))?;
     let mut entries = None;
     for (key, value) in tree.pairs(root) {
         match &*key {
@@ -58,7 +58,7 @@ pub(crate) fn dump_from_tree(
         }
         // a dump that ends before its entries is still recognizable
         None if tree.is_cut && !dump.version.is_empty() => {}
-        None => return Err(Error::NoEntries { bytes }),
+        None => return Err(no_entries(bytes)),
     }
     if is_ended || tree.is_exhausted() {
         let last = dump.entries.len();

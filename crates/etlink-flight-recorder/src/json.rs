@@ -1,9 +1,9 @@
 //! Reads a dump in JSON (`_dump_fr_trace_json`) as a list of values. An explicit stack holds the
 //! open values, so nesting costs only memory proportional to the text.
 
-use crate::Error;
 use crate::tree::{DumpValue, ValueIdx, ValueTree};
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
+use etlink_model::Failure;
 
 /// An unfinished list or dict with its contents so far.
 enum OpenValue {
@@ -15,7 +15,7 @@ enum OpenValue {
 ///
 /// # Errors
 /// The document has more values than a dump.
-pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Error> {
+pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Failure> {
     let mut tree = ValueTree::new(text.len());
     let mut scanner = JsonScanner::new(text);
     let mut open: Vec<OpenValue> = vec![];

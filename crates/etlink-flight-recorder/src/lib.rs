@@ -13,7 +13,7 @@
 //! let dump = etlink_flight_recorder::read(&text[..])?;
 //! assert_eq!(dump.entries[0].number, 7);
 //! assert_eq!(dump.entries[0].in_elements, 10);
-//! # Ok::<(), etlink_flight_recorder::Error>(())
+//! # Ok::<(), etlink_model::Failure>(())
 //! ```
 
 mod dump;
@@ -29,7 +29,7 @@ mod tests;
 pub use dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
 pub use pairing::{FlightMatches, add_collectives};
 
-use etlink_model::advice;
+use etlink_model::Failure;
 use std::io::Read;
 
 /// Maximum file size. The recorder keeps a fixed number of entries of some hundred bytes: dumps of
@@ -43,65 +43,18 @@ pub const MAX_DUMP_VALUES: u64 = 10_000_000;
 /// Maximum number of invalid entries: beyond it, the list is something else.
 const MAX_BAD_ENTRIES: u64 = 1_000;
 
-/// Reason why a dump could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The source failed.
-    #[error("reading stopped at byte {offset}: {source}")]
-    Io {
-        /// Bytes read before the failure.
-        offset: u64,
-        /// Error of the source.
-        source: std::io::Error,
-    },
-    /// The file is larger than any dump.
-    #[error("the file is larger than {} MiB, the limit for a dump{}", MAX_DUMP_BYTES >> 20, advice(self.remedy()))]
-    TooLarge,
-    /// The file has more values than any dump.
-    #[error("the file has more than {MAX_DUMP_VALUES} values, the limit for a dump{}", advice(self.remedy()))]
-    ManyValues,
-    /// Python would run code to load the pickle.
-    #[error("loading the file would call {callable} (byte {offset}), which a PyTorch dump never does{}", advice(self.remedy()))]
-    Callable {
-        /// Name of the callable, without control characters, which a file can contain.
-        callable: String,
-        /// Offset of the name in the pickle.
-        offset: u64,
-    },
-    /// The pickle has an invalid instruction.
-    #[error("byte {offset} ({code:#04x}) is not a pickle instruction{}", advice(self.remedy()))]
-    UnknownInstruction {
-        /// Code of the instruction.
-        code: u8,
-        /// Offset of the instruction.
-        offset: u64,
-    },
-    /// The file has no `entries` list.
-    #[error("no \"entries\" list found ({bytes} bytes read){}", advice(self.remedy()))]
-    NoEntries {
-        /// Length of the file.
-        bytes: u64,
-    },
+fn too_large(what: &str) -> Failure {
+    let remedy = "record it again with a smaller TORCH_FR_BUFFER_SIZE";
+    Failure::new(format!("the file {what}, the limit for a dump")).advise(remedy)
 }
 
-impl Error {
-    /// Returns advice for the user; `None` if there is none.
-    pub fn remedy(&self) -> Option<String> {
-        let remedy = match self {
-            Error::Io { .. } => return None,
-            Error::TooLarge | Error::ManyValues => {
-                "record it again with a smaller TORCH_FR_BUFFER_SIZE"
-            }
-            Error::Callable { .. } => {
-                "do not load it with Python, and check its origin. Give a dump of PyTorch's flight \
-                 recorder"
-            }
-            Error::UnknownInstruction { .. } | Error::NoEntries { .. } => {
-                "give a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)"
-            }
-        };
-        Some(remedy.to_owned())
-    }
+fn no_dump(problem: String) -> Failure {
+    Failure::new(problem)
+        .advise("give a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)")
+}
+
+fn no_entries(bytes: u64) -> Failure {
+    no_dump(format!("no \"entries\" list found ({bytes} bytes read)"))
 }
 
 /// Returns true if a file with this head is a dump: the pickle of a dict whose first key belongs to
@@ -132,7 +85,7 @@ fn is_pickle(head: &[u8]) -> bool {
 /// # Errors
 /// The source fails, it has more bytes or values than a dump, it is not a dump, or it is a pickle
 /// that would call code. A truncated dump is not an error: see [`FlightDump::anomalies`].
-pub fn read(source: impl Read) -> Result<FlightDump, Error> {
+pub fn read(source: impl Read) -> Result<FlightDump, Failure> {
     let mut bytes = vec![];
     let result = source.take(MAX_DUMP_BYTES + 1).read_to_end(&mut bytes);
     let offset = bytes.len() as u64;
@@ -145,10 +98,14 @@ pub fn read(source: impl Read) -> Result<FlightDump, Error> {
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof && offset > 0 => {
             Some(error.to_string())
         }
-        Err(source) => return Err(Error::Io { offset, source }),
+        Err(source) => {
+            let problem = format!("reading stopped at byte {offset}: {source}");
+            return Err(Failure::new(problem).because(source));
+        }
     };
     if offset > MAX_DUMP_BYTES {
-        return Err(Error::TooLarge);
+        let limit = MAX_DUMP_BYTES >> 20;
+        return Err(too_large(&format!("is larger than {limit} MiB")));
     }
     let tree = match bytes.trim_ascii_start().first() {
         Some(b'{') => json::read_json(&bytes)?,

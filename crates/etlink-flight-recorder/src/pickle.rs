@@ -9,8 +9,9 @@
 //! Each instruction makes at most one value, and strings are borrowed: memory is proportional to
 //! the bytes present, whatever lengths they claim.
 
-use crate::Error;
+use crate::no_dump;
 use crate::tree::{DumpValue, ValueIdx, ValueTree};
+use etlink_model::Failure;
 use rustc_hash::FxHashMap;
 
 /// Item on the machine's stack.
@@ -22,7 +23,7 @@ enum StackItem {
 }
 
 /// Reads a pickle. A truncated one keeps everything before its end. O(bytes).
-pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Error> {
+pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Failure> {
     let mut machine = PickleMachine {
         bytes,
         at: 0,
@@ -67,7 +68,7 @@ struct PickleMachine<'a> {
 
 impl<'a> PickleMachine<'a> {
     /// Runs the instruction at `at`; `None` if its argument is truncated.
-    fn run(&mut self, code: u8, at: usize) -> Result<Option<()>, Error> {
+    fn run(&mut self, code: u8, at: usize) -> Result<Option<()>, Failure> {
         let done = match code {
             // PROTO and FRAME contain nothing of use
             0x80 => self.take(1).map(|_| ()),
@@ -295,7 +296,7 @@ impl<'a> PickleMachine<'a> {
     }
 
     /// Returns the reason why an instruction is rejected.
-    fn refuse(&mut self, code: u8, at: usize) -> Error {
+    fn refuse(&mut self, code: u8, at: usize) -> Failure {
         let callable = match code {
             b'c' | b'i' => {
                 let module = self.line().map(String::from_utf8_lossy);
@@ -319,16 +320,19 @@ impl<'a> PickleMachine<'a> {
             0x82..=0x84 => "a registered extension".to_owned(),
             b'P' | b'Q' => "a loader of persistent ids".to_owned(),
             _ => {
-                return Error::UnknownInstruction {
-                    code,
-                    offset: at as u64,
-                };
+                return no_dump(format!(
+                    "byte {at} ({code:#04x}) is not a pickle instruction"
+                ));
             }
         };
-        Error::Callable {
-            callable: shown_name(&callable),
-            offset: at as u64,
-        }
+        Failure::new(format!(
+            "loading the file would call {} (byte {at}), which a PyTorch dump never does",
+            shown_name(&callable)
+        ))
+        .advise(
+            "do not load it with Python, and check its origin. Give a dump of PyTorch's flight \
+             recorder",
+        )
     }
 
     fn byte(&mut self) -> Option<u8> {

@@ -298,7 +298,8 @@ impl Read for CutSource {
 #[test]
 fn a_source_that_fails_before_its_first_byte_is_an_error() {
     let empty = read(CutSource(b""));
-    assert!(matches!(empty, Err(Error::Io { offset: 0, .. })));
+    let error = empty.expect_err("no byte").to_string();
+    assert!(error.starts_with("reading stopped at byte 0"), "{error}");
     let cut = read(CutSource(br#"{"version": "2.10", "entries": ["#)).expect("a dump");
     assert_eq!(cut.anomalies.count(AnomalyKind::SourceEnded), 1);
 }
@@ -379,10 +380,11 @@ fn values_and_bad_entries_are_bounded() {
         [&b"{\"entries\":["[..], &b"0,".repeat(count)].concat(),
         [&b"{\"entries\":"[..], &b"[".repeat(count + 1)].concat(),
     ] {
-        assert!(matches!(read(&many[..]), Err(Error::ManyValues)));
+        assert!(error_of(&many).contains("has more than 10000000 values"));
     }
     let long = std::io::repeat(b' ').take(MAX_DUMP_BYTES + 1);
-    assert!(matches!(read(long), Err(Error::TooLarge)));
+    let error = read(long).expect_err("too large").to_string();
+    assert!(error.contains("is larger than"), "{error}");
 }
 
 #[test]

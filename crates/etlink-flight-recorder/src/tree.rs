@@ -1,7 +1,8 @@
 //! Stores each value of a document once, in a list: neither reading nor dropping recurses.
 
-use crate::{Error, MAX_DUMP_VALUES};
+use crate::{MAX_DUMP_VALUES, too_large};
 use etlink_json::unescape;
+use etlink_model::Failure;
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -62,10 +63,12 @@ impl<'a> ValueTree<'a> {
 
     /// Rejects a document with more values than a dump, counting `more` further references to
     /// values.
-    pub(crate) fn check_size(&self, more: usize) -> Result<(), Error> {
+    pub(crate) fn check_size(&self, more: usize) -> Result<(), Failure> {
         let count = (self.values.len() as u64).saturating_add(more as u64);
         if count > MAX_DUMP_VALUES {
-            return Err(Error::ManyValues);
+            return Err(too_large(&format!(
+                "has more than {MAX_DUMP_VALUES} values"
+            )));
         }
         Ok(())
     }

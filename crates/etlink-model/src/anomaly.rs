@@ -26,9 +26,7 @@ pub enum Severity {
 macro_rules! anomalies {
     ($($(#[$doc:meta])+ $name:ident = $severity:ident, $text:literal;)*) => {
         /// Kind of anomaly that a reader or the linker can report.
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
-        )]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, BorshSerialize, BorshDeserialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
@@ -378,51 +376,6 @@ impl BorshDeserialize for Anomalies {
         let mut anomalies = Anomalies::default();
         for (kind, anomaly) in all {
             anomalies.add_all(kind, anomaly);
-        }
-        Ok(anomalies)
-    }
-}
-
-/// Stored form of anomalies, without the severity and meaning that reports derive from the kind.
-pub(crate) mod stored {
-    use super::{Anomalies, Anomaly, AnomalyKind};
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    /// Kind, count, first place, rows checked, device time left out, all device time.
-    type Stored = (AnomalyKind, u64, Option<String>, u64, u64, u64);
-
-    pub(crate) fn serialize<S: Serializer>(
-        anomalies: &Anomalies,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(anomalies.iter().map(|(kind, found)| {
-            let first = &found.first;
-            (
-                kind,
-                found.count,
-                first,
-                found.of,
-                found.device_ns,
-                found.of_device_ns,
-            )
-        }))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Anomalies, D::Error> {
-        let mut anomalies = Anomalies::default();
-        for (kind, count, first, of, device_ns, of_device_ns) in
-            Vec::<Stored>::deserialize(deserializer)?
-        {
-            let found = Anomaly {
-                count,
-                of,
-                device_ns,
-                of_device_ns,
-                first,
-            };
-            anomalies.add_all(kind, found);
         }
         Ok(anomalies)
     }

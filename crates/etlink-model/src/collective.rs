@@ -10,7 +10,9 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
 
 /// A process group as the trace lists it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize, Serialize, Deserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessGroup {
     /// Group name (`pg_name`): a number. Ranks number groups with only some of the ranks
@@ -104,13 +106,14 @@ impl Collective {
     Ord,
     Hash,
     Serialize,
-    Deserialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the field's names")]
+#[strum(serialize_all = "snake_case")]
 pub enum CollectiveKind {
     AllReduce,
     Reduce,
@@ -130,20 +133,7 @@ pub enum CollectiveKind {
 impl CollectiveKind {
     /// Returns the name of the kind in reports and outputs.
     pub fn name(self) -> &'static str {
-        match self {
-            CollectiveKind::AllReduce => "all_reduce",
-            CollectiveKind::Reduce => "reduce",
-            CollectiveKind::AllGather => "all_gather",
-            CollectiveKind::Gather => "gather",
-            CollectiveKind::Scatter => "scatter",
-            CollectiveKind::Broadcast => "broadcast",
-            CollectiveKind::AllToAll => "all_to_all",
-            CollectiveKind::ReduceScatter => "reduce_scatter",
-            CollectiveKind::Barrier => "barrier",
-            CollectiveKind::Send => "send",
-            CollectiveKind::Recv => "recv",
-            CollectiveKind::Other => "other",
-        }
+        self.into()
     }
 
     /// Returns the kind of a `Collective name` or of an op or kernel name. Spelling

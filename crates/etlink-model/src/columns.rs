@@ -10,7 +10,7 @@ macro_rules! columns {
         pub struct $Row { $($(#[$doc])* pub $field: $kind,)* }
 
         $(#[$table_doc])*
-        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, borsh::BorshSerialize, borsh::BorshDeserialize)]
         pub struct $Table { $($(#[$doc])* pub $field: Vec<$kind>,)* }
 
         impl $Table {

@@ -19,13 +19,16 @@ use crate::{
     ProcessGroup, QueueIdx, RecordedDetails, RfId, RowIdx, RowSanity, SlicedStep, ThreadIdx,
     TimeNs, TraceRecorder,
 };
+use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// A process or thread id as Kineto writes it: a number, rarely a string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
 pub enum TrackLabel {
     /// A number, quoted or not.
     Int(i64),
@@ -34,7 +37,9 @@ pub enum TrackLabel {
 }
 
 /// A host thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
 pub struct HostThread {
     /// Process id.
     pub pid: TrackLabel,
@@ -43,7 +48,9 @@ pub struct HostThread {
 }
 
 /// A queue that runs device work in order, such as a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
 pub struct DeviceQueue {
     /// Device number (Kineto `device`, else the row's pid).
     pub device: i64,
@@ -128,7 +135,17 @@ columns! {
 
 /// Kind of work of a device row.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    BorshSerialize,
+    BorshDeserialize,
 )]
 pub enum RowKind {
     /// A kernel, or a device's own kind of work (`mtia_ccp_events`, `hpu_op`).
@@ -251,7 +268,17 @@ columns! {
 
 /// Kind of an auxiliary event.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    BorshSerialize,
+    BorshDeserialize,
 )]
 pub enum AuxiliaryKind {
     /// A frame of the Python stack (`python_function`).
@@ -340,7 +367,9 @@ columns! {
 }
 
 /// Document fields around the events.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize, Serialize, Deserialize,
+)]
 pub struct DeviceHeader {
     /// Recorder of the trace.
     pub recorder: TraceRecorder,
@@ -405,7 +434,7 @@ impl DeviceHeader {
 }
 
 /// A Kineto trace.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct DeviceTrace {
     /// Document fields around the events.
     pub header: DeviceHeader,
@@ -449,7 +478,7 @@ pub struct DeviceTrace {
     /// Counters of CUPTI's range profiler, by start.
     pub counter_ranges: CounterRanges,
     /// Data that the tables leave out; `None` unless the reader was asked for it.
-    #[serde(skip)]
+    #[borsh(skip)]
     pub details: Option<Box<RecordedDetails>>,
     /// Multiprocessors per device, from `deviceProperties` (`numSms`) or a kernel's `blocks per
     /// SM`.
@@ -460,14 +489,13 @@ pub struct DeviceTrace {
     /// and steps are found by name.
     pub marked_steps: Option<Vec<MarkedStep>>,
     /// Whole steps of a slice, in order; `None` if the trace is not a slice.
-    #[serde(skip)]
+    #[borsh(skip)]
     pub sliced_steps: Option<Vec<SlicedStep>>,
     /// True if any op has the key `Record function id` (PyTorch 2.4 and later), even with value 0.
     pub has_rf_ids: bool,
     /// Number of events by `ph cat`, including those that no table keeps.
     pub events: IndexMap<String, u64, FxBuildHasher>,
     /// Damage found while reading.
-    #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
     /// Gaps in the device rows; `None` until they are checked.
     pub row_sanity: Option<RowSanity>,

@@ -7,12 +7,14 @@
 
 use crate::columns::columns;
 use crate::{Anomalies, CollectiveRecords, NameId, Names, ProcessGroup, RfId, TensorUses};
+use borsh::{BorshDeserialize, BorshSerialize};
 use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
 
 /// Byte range in [`HostTrace::text`].
 // Packed, because a node has three: padding to 16 bytes would add an eighth to its columns.
 #[repr(Rust, packed(4))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextSpan {
     /// Offset of the first byte.
     pub start: u64,
@@ -20,8 +22,21 @@ pub struct TextSpan {
     pub bytes: u32,
 }
 
+impl BorshSerialize for TextSpan {
+    fn serialize<W: Write>(&self, writer: &mut W) -> io::Result<()> {
+        BorshSerialize::serialize(&({ self.start }, { self.bytes }), writer)
+    }
+}
+
+impl BorshDeserialize for TextSpan {
+    fn deserialize_reader<R: Read>(reader: &mut R) -> io::Result<TextSpan> {
+        let (start, bytes) = BorshDeserialize::deserialize_reader(reader)?;
+        Ok(TextSpan { start, bytes })
+    }
+}
+
 /// `inputs` or `outputs` of a node, as JSON text (`[]` if the trace has none).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, BorshSerialize, BorshDeserialize)]
 pub struct ValueList {
     /// JSON list `values`, in [`HostTrace::text`]: tensor tuples and scalars.
     pub values: TextSpan,
@@ -76,7 +91,9 @@ columns! {
 }
 
 /// Document fields around the nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize, Serialize, Deserialize,
+)]
 pub struct HostHeader {
     /// Schema version (`schema`), as written.
     pub schema: String,
@@ -93,7 +110,7 @@ pub struct HostHeader {
 }
 
 /// An execution trace.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct HostTrace {
     /// Document fields around the nodes.
     pub header: HostHeader,
@@ -102,7 +119,6 @@ pub struct HostTrace {
     /// Nodes by id.
     pub nodes: HostNodes,
     /// Text that [`TextSpan`]s point into.
-    #[serde(with = "crate::stored_bytes")]
     pub text: Vec<u8>,
     /// Communication attributes of `record_param_comms` nodes.
     pub collectives: CollectiveRecords,
@@ -111,7 +127,6 @@ pub struct HostTrace {
     /// Tensors used by the nodes; `None` unless they were read.
     pub tensors: Option<TensorUses>,
     /// Damage found while reading.
-    #[serde(with = "crate::anomaly::stored")]
     pub anomalies: Anomalies,
     /// Uncompressed size of the trace, in bytes.
     pub bytes: u64,

@@ -22,7 +22,6 @@ mod kernel_metrics;
 mod names;
 mod places;
 mod step;
-mod stored_bytes;
 mod tensors;
 mod time;
 

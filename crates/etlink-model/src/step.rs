@@ -2,12 +2,10 @@
 
 use crate::{OpIdx, RfId, ThreadIdx, TimeNs};
 use borsh::{BorshDeserialize, BorshSerialize};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Work stated in the name of a step, usually of inference.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepWork {
     /// `prefill`, `decode`, `mixed`, or the word captured by the user's pattern.
     pub phase: Option<String>,
@@ -18,7 +16,7 @@ pub struct StepWork {
 }
 
 /// A range that the user marked as a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct MarkedStep {
     /// Annotation or op of the range.
     pub op: OpIdx,

@@ -1,7 +1,7 @@
 //! Tensors used by the nodes of a host trace.
 
 use crate::columns::columns;
-use serde::{Deserialize, Serialize};
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::ops::Range;
 
 columns! {
@@ -19,7 +19,7 @@ columns! {
 }
 
 /// Uses of tensors in node order, inputs before outputs.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct TensorUses {
     /// Uses of all nodes.
     pub refs: TensorRefs,

@@ -14,7 +14,7 @@
 //! let log = etlink_nccl_inspector::read(&line[..])?;
 //! assert_eq!(log.calls.duration[0].0, 61_000);
 //! assert_eq!(log.communicators[0].ranks, 8);
-//! # Ok::<(), etlink_nccl_inspector::Error>(())
+//! # Ok::<(), etlink_model::Failure>(())
 //! ```
 
 mod line;
@@ -25,43 +25,14 @@ mod tests;
 
 pub use log::{InspectorCalls, InspectorCommunicator, InspectorLog, TimingSource};
 
-use etlink_model::{AnomalyKind, advice};
+use etlink_model::{AnomalyKind, Failure};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 /// Maximum length of a line. Verbose lines have 200 bytes for each of 64 channels.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// Reason why a log could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The source failed.
-    #[error("reading stopped at byte {offset}: {source}")]
-    Io {
-        /// Bytes read before the failure.
-        offset: u64,
-        /// Error of the source.
-        source: std::io::Error,
-    },
-    /// No line is from the inspector.
-    #[error("none of the {lines} lines is from the NCCL inspector{}", advice(self.remedy()))]
-    NoCalls {
-        /// Number of lines read.
-        lines: u64,
-    },
-}
-
-impl Error {
-    /// Returns advice for the user; `None` if there is none.
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Error::Io { .. } => None,
-            Error::NoCalls { .. } => Some(
-                "give the JSON output of the plugin (NCCL_INSPECTOR_ENABLE=1 without \
-                 NCCL_INSPECTOR_PROM_DUMP)"
-                    .to_owned(),
-            ),
-        }
-    }
+fn stopped(offset: u64, source: std::io::Error) -> Failure {
+    Failure::new(format!("reading stopped at byte {offset}: {source}")).because(source)
 }
 
 /// Returns true if a file with this head is an inspector log.
@@ -77,7 +48,7 @@ pub fn is_inspector_log(head: &[u8]) -> bool {
 /// # Errors
 /// The source fails, or no line is from the inspector. Damaged lines are counted in
 /// [`InspectorLog::anomalies`].
-pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
+pub fn read(source: impl Read) -> Result<InspectorLog, Failure> {
     let mut source = BufReader::new(source);
     let mut reader = line::LineReader::default();
     let (mut text, mut offset, mut lines) = (vec![], 0u64, 0u64);
@@ -101,13 +72,13 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
                 anomalies.note(AnomalyKind::SourceEnded, || error.to_string());
                 break;
             }
-            Err(source) => return Err(Error::Io { offset, source }),
+            Err(source) => return Err(stopped(offset, source)),
         };
         lines += 1;
         let is_whole = text.ends_with(b"\n");
         let is_too_long = !is_whole && bytes == MAX_LINE_BYTES;
         if is_too_long {
-            skip_line(&mut source).map_err(|source| Error::Io { offset, source })?;
+            skip_line(&mut source).map_err(|source| stopped(offset, source))?;
         }
         let is_read = !is_too_long && reader.read_line(&text);
         let is_blank = text.trim_ascii().is_empty();
@@ -125,7 +96,11 @@ pub fn read(source: impl Read) -> Result<InspectorLog, Error> {
     }
     reader.log.bytes = offset;
     if reader.log.calls.is_empty() {
-        return Err(Error::NoCalls { lines });
+        let problem = format!("none of the {lines} lines is from the NCCL inspector");
+        return Err(Failure::new(problem).advise(
+            "give the JSON output of the plugin (NCCL_INSPECTOR_ENABLE=1 without \
+             NCCL_INSPECTOR_PROM_DUMP)",
+        ));
     }
     Ok(reader.log)
 }

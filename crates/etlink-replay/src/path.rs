@@ -68,9 +68,11 @@ impl PathStep {
     Serialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum PathCause {
     /// Host ops and calls.
     Host,
@@ -95,17 +97,7 @@ pub enum PathCause {
 impl PathCause {
     /// Returns the name of the cause in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            PathCause::Host => "host",
-            PathCause::Launch => "launch",
-            PathCause::Kernel => "kernel",
-            PathCause::Communication => "communication",
-            PathCause::MemoryCopy => "memory_copy",
-            PathCause::Wait => "wait",
-            PathCause::Gap => "gap",
-            PathCause::Boundary => "boundary",
-            PathCause::Unexplained => "unexplained",
-        }
+        self.into()
     }
 }
 

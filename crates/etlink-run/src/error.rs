@@ -311,16 +311,10 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error.downcast_ref().map(etlink_xla::Error::remedy),
         #[cfg(feature = "rocm")]
         error.downcast_ref().map(etlink_rocm::Error::remedy),
-        error
-            .downcast_ref()
-            .map(etlink_flight_recorder::Error::remedy),
         #[cfg(feature = "nsys")]
         error.downcast_ref().map(etlink_nsys::Error::remedy),
         #[cfg(feature = "sqlite")]
         error.downcast_ref().map(etlink_sqlite::Error::remedy),
-        error
-            .downcast_ref()
-            .map(etlink_nccl_inspector::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_chakra::read::ChakraReadError::remedy),

@@ -28,7 +28,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_kineto::KinetoReadOptions;
 use etlink_model::KeepEvents;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -38,7 +38,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Version of the tables' layout in entries. Increase it with every change of a table in
 /// `etlink_model`; a test checks this.
-const LAYOUT: u32 = 7;
+const LAYOUT: u32 = 8;
 /// zstd level: entries are often written and read, so speed matters more than size.
 const ZSTD_LEVEL: i32 = 1;
 /// Limit on the length of an entry's first line, bytes.
@@ -174,7 +174,7 @@ impl ReadCache {
     ///
     /// # Errors
     /// Returns the errors of `parse`.
-    pub(crate) fn read<T: Serialize + DeserializeOwned>(
+    pub(crate) fn read<T: BorshSerialize + BorshDeserialize>(
         &self,
         trace: &Path,
         reading: TraceReading,
@@ -187,9 +187,7 @@ impl ReadCache {
             return parse();
         };
         let entry = self.entry_path(trace, reading);
-        let found = read_entry(&entry, &before, |tables| {
-            postcard::from_bytes(tables).map_err(io::Error::other)
-        });
+        let found = read_entry(&entry, &before, borsh::from_slice);
         match found {
             Ok(Some((tables, written))) => {
                 if self.is_first_time(trace) {
@@ -205,10 +203,7 @@ impl ReadCache {
         let tables = parse()?;
         // a trace that changed meanwhile matches neither state
         if entry_key(trace, reading).as_ref() == Some(&before) && has_settled(trace) {
-            let tables_to = |out: &mut dyn Write| {
-                postcard::to_io(&tables, out).map_err(io::Error::other)?;
-                Ok(())
-            };
+            let tables_to = |out: &mut dyn Write| borsh::to_writer(out, &tables);
             match self.write_entry(&entry, &before, tables_to) {
                 Ok(()) => {
                     self.is_first_time(trace);
@@ -841,9 +836,9 @@ mod tests {
         let mut device = parse(Path::new(DEVICE)).expect("a trace");
         // this depends on the file alone
         device.bytes = 0;
-        let stored = postcard::to_stdvec(&device).expect("stores");
+        let stored = borsh::to_vec(&device).expect("stores");
         let mut sum = flate2::Crc::new();
         sum.update(&stored);
-        assert_eq!((LAYOUT, sum.sum()), (7, 1_518_484_209));
+        assert_eq!((LAYOUT, sum.sum()), (8, 314_538_915));
     }
 }

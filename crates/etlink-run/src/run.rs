@@ -32,7 +32,6 @@ use crate::slice::TraceSlice;
 use crate::slice_begin::{TraceExtent, run_begins};
 use crate::step_pattern::StepPattern;
 use crate::storage::{self, is_url};
-use crate::stored::{read_stored, write_stored};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use bytesize::ByteSize;
@@ -1236,7 +1235,6 @@ pub struct RankResult<T> {
     /// Rank number, or the file name if the rank is unknown.
     pub label: String,
     /// Summary for the join; `None` if the rank is uncertain.
-    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     pub summary: Option<RankSummary>,
     /// Notes on the rank's traces.
     pub notes: Vec<String>,

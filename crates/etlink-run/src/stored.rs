@@ -7,12 +7,12 @@ use std::io::{self, Read, Write};
 
 /// Writes a value of a result by its serde form.
 pub(crate) fn write_stored<T: Serialize, W: Write>(value: &T, out: &mut W) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
+    let bytes = serde_json::to_vec(value)?;
     BorshSerialize::serialize(&bytes, out)
 }
 
 /// Reads a value that [`write_stored`] wrote.
 pub(crate) fn read_stored<T: DeserializeOwned, R: Read>(from: &mut R) -> io::Result<T> {
     let bytes = Vec::<u8>::deserialize_reader(from)?;
-    postcard::from_bytes(&bytes).map_err(io::Error::other)
+    Ok(serde_json::from_slice(&bytes)?)
 }

@@ -106,7 +106,7 @@ pub fn scale_run(
         }
     }
     let set = scale(&graphs, &groups, options).map_err(|error| {
-        let path = error.rank().and_then(|rank| ranks.get(&i64::from(rank)));
+        let path = error.rank.and_then(|rank| ranks.get(&i64::from(rank)));
         match path {
             Some(path) => Failure::unreadable(path.display(), error),
             None => Failure::new(error.to_string()),

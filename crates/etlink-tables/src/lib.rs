@@ -60,7 +60,8 @@ pub struct GraphTimes {
 }
 
 /// A table of a linked trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum TraceTable {
     /// Recorded events.
     Events,
@@ -121,13 +122,7 @@ impl TraceTable {
 
     /// Returns the name of the table.
     pub fn name(self) -> &'static str {
-        match self {
-            TraceTable::Events => "events",
-            TraceTable::Nodes => "nodes",
-            TraceTable::Edges => "edges",
-            TraceTable::Collectives => "collectives",
-            TraceTable::KernelMetrics => "kernel_metrics",
-        }
+        self.into()
     }
 
     /// Returns the number of places in `trace` to visit: nodes for collectives and edges.

@@ -10,7 +10,8 @@ mod host;
 mod ranks;
 
 /// Kind of oddity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Oddity {
     /// Two threads, two streams, twenty names: the baseline of the others.
     Ordinary,
@@ -105,83 +106,11 @@ const EVENTS_OF_RANK: usize = 1_000;
 
 impl Oddity {
     /// All kinds, starting with the baselines.
-    pub const ALL: [Oddity; 35] = [
-        Oddity::Ordinary,
-        Oddity::OrdinaryPair,
-        Oddity::OrdinaryRanks,
-        Oddity::Threads,
-        Oddity::PairedThreads,
-        Oddity::EngineThreads,
-        Oddity::Processes,
-        Oddity::SharedDevice,
-        Oddity::Streams,
-        Oddity::Contexts,
-        Oddity::Devices,
-        Oddity::Groups,
-        Oddity::ListedGroups,
-        Oddity::GlooGroups,
-        Oddity::Ranks,
-        Oddity::Names,
-        Oddity::KernelNames,
-        Oddity::Shapes,
-        Oddity::Annotations,
-        Oddity::NumberedAnnotations,
-        Oddity::Categories,
-        Oddity::StrangeNames,
-        Oddity::Depth,
-        Oddity::Overlaps,
-        Oddity::FrameDepth,
-        Oddity::FrameNames,
-        Oddity::Steps,
-        Oddity::Syncs,
-        Oddity::EventWaits,
-        Oddity::EqualTimes,
-        Oddity::Correlations,
-        Oddity::Sequences,
-        Oddity::Allocations,
-        Oddity::Tensors,
-        Oddity::TensorThreads,
-    ];
+    pub const ALL: &'static [Oddity] = <Oddity as strum::VariantArray>::VARIANTS;
 
     /// Returns the kind's name in tables and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Oddity::Ordinary => "ordinary",
-            Oddity::OrdinaryPair => "ordinary-pair",
-            Oddity::OrdinaryRanks => "ordinary-ranks",
-            Oddity::Threads => "threads",
-            Oddity::PairedThreads => "paired-threads",
-            Oddity::EngineThreads => "engine-threads",
-            Oddity::Processes => "processes",
-            Oddity::SharedDevice => "shared-device",
-            Oddity::Streams => "streams",
-            Oddity::Contexts => "contexts",
-            Oddity::Devices => "devices",
-            Oddity::Groups => "groups",
-            Oddity::ListedGroups => "listed-groups",
-            Oddity::GlooGroups => "gloo-groups",
-            Oddity::Ranks => "ranks",
-            Oddity::Names => "names",
-            Oddity::KernelNames => "kernel-names",
-            Oddity::Shapes => "shapes",
-            Oddity::Annotations => "annotations",
-            Oddity::NumberedAnnotations => "numbered-annotations",
-            Oddity::Categories => "categories",
-            Oddity::StrangeNames => "strange-names",
-            Oddity::Depth => "depth",
-            Oddity::Overlaps => "overlaps",
-            Oddity::FrameDepth => "frame-depth",
-            Oddity::FrameNames => "frame-names",
-            Oddity::Steps => "steps",
-            Oddity::Syncs => "syncs",
-            Oddity::EventWaits => "event-waits",
-            Oddity::EqualTimes => "equal-times",
-            Oddity::Correlations => "correlations",
-            Oddity::Sequences => "sequences",
-            Oddity::Allocations => "allocations",
-            Oddity::Tensors => "tensors",
-            Oddity::TensorThreads => "tensor-threads",
-        }
+        self.into()
     }
 
     /// Returns the ordinary trace to compare this kind with.

@@ -29,110 +29,32 @@ pub struct ScaleOptions {
 
 /// Reason why a run cannot be scaled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScaleError {
-    /// A rank of the run is missing.
-    #[error("rank {rank} has no file, but scale copies all ranks of a run; merge all ranks first")]
-    AbsentRank {
-        /// Missing rank.
-        rank: u32,
-    },
-    /// A rank was not recorded.
-    #[error(
-        "rank {rank} has no trace, so its file has one empty node and communication with it is \
-        computation; merge the traces of all ranks first"
-    )]
-    IdleRank {
-        /// Rank without a trace.
-        rank: u32,
-    },
-    /// A node communicates with a rank outside the run.
-    #[error(
-        "rank {rank}, node {id} ({name}): {attribute} is {peer}, but the run has ranks 0 to {last}; \
-        see `etlink check`"
-    )]
-    PeerOutside {
-        /// Rank of the node.
-        rank: u32,
-        /// Id of the node.
-        id: u64,
-        /// Name of the node.
-        name: String,
-        /// Attribute that names the other rank.
-        attribute: &'static str,
-        /// Number of the other rank.
-        peer: i64,
-        /// Last rank of the run.
-        last: u32,
-    },
-    /// A group contains a rank outside the run.
-    #[error(
-        "group {name:?} of comm_group.json has rank {rank}, but the run has ranks 0 to {last}; merge \
-        all its ranks first"
-    )]
-    GroupOutside {
-        /// Name of the group.
-        name: String,
-        /// Rank outside the run.
-        rank: i64,
-        /// Last rank of the run.
-        last: u32,
-    },
-    /// The requested ranks are not a multiple of the recorded ones.
-    #[error("{ranks} ranks are not copies of {recorded} ranks; give a multiple of {recorded}")]
-    NoMultiple {
-        /// Requested number of ranks.
-        ranks: u32,
-        /// Recorded number of ranks.
-        recorded: u32,
-    },
-    /// A group is not listed.
-    #[error("group {name:?} is not in comm_group.json, {}", listed_text(known))]
-    UnknownGroup {
-        /// Requested name.
-        name: String,
-        /// Names of the listed groups.
-        known: Vec<String>,
-    },
-    /// The data-parallel groups are unknown.
-    #[error(
-        "the run has groups of some of the ranks ({}); name the data-parallel groups with \
-        --data-parallel, or give `--data-parallel none`",
-        groups.join("; ")
-    )]
-    Undecided {
-        /// Groups in use, with their ranks.
-        groups: Vec<String>,
-    },
-    /// The size of a collective would change.
-    #[error(
-        "rank {rank}, node {id} ({name}): the size of {kind} in the data-parallel group {group:?} is \
-        unknown for more ranks; `--keep {option}` keeps it within the ranks of each copy"
-    )]
-    SizeUnknown {
-        /// Rank of the node.
-        rank: u32,
-        /// Id of the node.
-        id: u64,
-        /// Name of the node.
-        name: String,
-        /// Type of the collective.
-        kind: &'static str,
-        /// Group of the collective.
-        group: String,
-        /// Spelling of the type as an option.
-        option: String,
-    },
+#[error("{problem}")]
+pub struct ScaleError {
+    problem: String,
+    /// Rank with the file that caused the error, if there is one.
+    pub rank: Option<u32>,
 }
 
 impl ScaleError {
-    /// Returns the rank with the file that caused the error, if there is one.
-    pub fn rank(&self) -> Option<u32> {
-        match self {
-            ScaleError::IdleRank { rank }
-            | ScaleError::PeerOutside { rank, .. }
-            | ScaleError::SizeUnknown { rank, .. } => Some(*rank),
-            _ => None,
+    fn new(problem: String) -> ScaleError {
+        let rank = None;
+        ScaleError { problem, rank }
+    }
+
+    fn at_node(rank: u32, node: &Node, problem: &str) -> ScaleError {
+        let Node { id, name, .. } = node;
+        ScaleError {
+            problem: format!("rank {rank}, node {id} ({name}): {problem}"),
+            rank: Some(rank),
         }
+    }
+
+    fn unknown_group(name: &str, known: &[String]) -> ScaleError {
+        let listed = listed_text(known);
+        ScaleError::new(format!(
+            "group {name:?} is not in comm_group.json, {listed}"
+        ))
     }
 }
 
@@ -148,17 +70,25 @@ pub fn scale(
     let recorded = &without_neighbour(recorded);
     let count = recorded.len() as u32;
     if let Some(rank) = (0..count).find(|rank| !recorded.contains_key(rank)) {
-        return Err(ScaleError::AbsentRank { rank });
+        return Err(ScaleError::new(format!(
+            "rank {rank} has no file, but scale copies all ranks of a run; merge all ranks first"
+        )));
     }
     let mut graphs = recorded.iter();
     if let Some((rank, _)) = graphs.find(|(_, graph)| is_idle_rank(&graph.nodes)) {
-        return Err(ScaleError::IdleRank { rank: *rank });
+        return Err(ScaleError {
+            problem: format!(
+                "rank {rank} has no trace, so its file has one empty node and communication with \
+                 it is computation; merge the traces of all ranks first"
+            ),
+            rank: Some(*rank),
+        });
     }
     if count == 0 || options.ranks == 0 || !options.ranks.is_multiple_of(count) {
-        return Err(ScaleError::NoMultiple {
-            ranks: options.ranks,
-            recorded: count,
-        });
+        let ranks = options.ranks;
+        return Err(ScaleError::new(format!(
+            "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}"
+        )));
     }
     let groups = RecordedGroups::new(recorded, listed, options)?;
     let mut numbers = GroupNumbers::default();
@@ -229,13 +159,12 @@ impl Copy {
         peer: i64,
     ) -> Result<u32, ScaleError> {
         let known = u32::try_from(peer).ok().filter(|peer| *peer < self.count);
-        known.ok_or_else(|| ScaleError::PeerOutside {
-            rank: self.rank,
-            id: node.id,
-            name: node.name.clone(),
-            attribute,
-            peer,
-            last: self.count - 1,
+        known.ok_or_else(|| {
+            let last = self.count - 1;
+            let problem = format!(
+                "{attribute} is {peer}, but the run has ranks 0 to {last}; see `etlink check`"
+            );
+            ScaleError::at_node(self.rank, node, &problem)
         })
     }
 
@@ -279,10 +208,12 @@ impl RecordedGroups {
             let ranks = ranks.iter().map(|rank| {
                 let known = u32::try_from(*rank).ok();
                 let known = known.filter(|rank| recorded.contains_key(rank));
-                known.ok_or_else(|| ScaleError::GroupOutside {
-                    name: name.clone(),
-                    rank: *rank,
-                    last: (all.len() as u32).saturating_sub(1),
+                known.ok_or_else(|| {
+                    let last = all.len().saturating_sub(1);
+                    ScaleError::new(format!(
+                        "group {name:?} of comm_group.json has rank {rank}, but the run has ranks 0 \
+                         to {last}; merge all its ranks first"
+                    ))
                 })
             });
             let ranks: Vec<u32> = ranks.collect::<Result<_, ScaleError>>()?;
@@ -291,15 +222,18 @@ impl RecordedGroups {
         }
         let asked: &[String] = if is_none { &[] } else { &options.data_parallel };
         if let Some(name) = asked.iter().find(|name| !groups.contains_key(*name)) {
-            let name = name.clone();
-            return Err(ScaleError::UnknownGroup { name, known });
+            return Err(ScaleError::unknown_group(name, &known));
         }
         let parts = groups.iter().filter(|(_, (ranks, _))| *ranks != all);
         let parts: Vec<String> = parts
             .map(|(name, (ranks, _))| format!("{name:?}: ranks {ranks:?}"))
             .collect();
         if !parts.is_empty() && options.data_parallel.is_empty() {
-            return Err(ScaleError::Undecided { groups: parts });
+            return Err(ScaleError::new(format!(
+                "the run has groups of some of the ranks ({}); name the data-parallel groups with \
+                 --data-parallel, or give `--data-parallel none`",
+                parts.join("; ")
+            )));
         }
         Ok(RecordedGroups { groups })
     }
@@ -329,8 +263,8 @@ fn rewrite(
                     .groups
                     .keys()
                     .filter(|name| !["", "0"].contains(&&***name));
-                let known = listed.cloned().collect();
-                return Err(ScaleError::UnknownGroup { name: group, known });
+                let known: Vec<String> = listed.cloned().collect();
+                return Err(ScaleError::unknown_group(&group, &known));
             };
             let spans = *is_shared && !is_kept(node, place, &group, options)?;
             let ranks = if spans {
@@ -364,14 +298,12 @@ fn is_kept(
         Some(Kind::AllReduce | Kind::ReduceScatter | Kind::Broadcast) => Ok(false),
         other => {
             let kind = other.map_or("a collective without a type", |kind| kind.as_str_name());
-            Err(ScaleError::SizeUnknown {
-                rank: place.rank,
-                id: node.id,
-                name: node.name.clone(),
-                kind,
-                group: group.to_owned(),
-                option: kind.to_lowercase().replace('_', "-"),
-            })
+            let option = kind.to_lowercase().replace('_', "-");
+            let problem = format!(
+                "the size of {kind} in the data-parallel group {group:?} is unknown for more \
+                 ranks; `--keep {option}` keeps it within the ranks of each copy"
+            );
+            Err(ScaleError::at_node(place.rank, node, &problem))
         }
     }
 }
@@ -508,7 +440,7 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains("rank 1, node 1 (r): comm_src is"), "{text}");
             assert!(text.contains("ranks 0 to 1"), "{text}");
-            assert_eq!(error.rank(), Some(1));
+            assert_eq!(error.rank, Some(1));
         }
         let run = recorded(CollectiveCommType::AllReduce);
         for rank in [-1, 2, i64::MAX] {

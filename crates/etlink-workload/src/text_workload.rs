@@ -16,6 +16,7 @@
 use crate::builder::{NodeId, WorkloadBuilder};
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::CollectiveCommType;
+use etlink_model::Failure;
 
 /// Type of parallelism, which decides what is communicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,39 +56,6 @@ pub struct TextWorkload {
     layers: Vec<Layer>,
 }
 
-/// Error in a text workload.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TextWorkloadError {
-    /// The first line names no known parallelism.
-    #[error(
-        "line 1: {found:?} is not a parallelism; use MICRO, DATA, MODEL, HYBRID_DATA_MODEL, \
-        HYBRID_MODEL_DATA or HYBRID_DLRM"
-    )]
-    Parallelism {
-        /// Text found there.
-        found: String,
-    },
-    /// The second line is not a number of layers.
-    #[error("line 2: expected the number of layers")]
-    Count,
-    /// The number of layers differs from the stated one.
-    #[error("line 2 states {stated} layers, but {found} follow; correct the number")]
-    Layers {
-        /// Number of layers found.
-        found: usize,
-        /// Number stated in the second line.
-        stated: usize,
-    },
-    /// The line of a layer is invalid.
-    #[error("line {line}: {what}")]
-    Layer {
-        /// Line number, from 1.
-        line: usize,
-        /// Description of the error.
-        what: String,
-    },
-}
-
 /// Returns true if a text begins like a workload, by its first word.
 pub fn is_text_workload(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
@@ -102,21 +70,24 @@ impl TextWorkload {
     ///
     /// # Errors
     /// A line is malformed.
-    pub fn parse(text: &str) -> Result<TextWorkload, TextWorkloadError> {
+    pub fn parse(text: &str) -> Result<TextWorkload, Failure> {
         let mut lines = text.lines();
         let parallelism = parallelism(lines.next().unwrap_or_default())?;
         let stated = lines.next().unwrap_or_default().trim().parse();
-        let stated: usize = stated.map_err(|_| TextWorkloadError::Count)?;
+        let stated: usize =
+            stated.map_err(|_| Failure::new("line 2: expected the number of layers"))?;
         let layers = (3..)
             .zip(lines)
             .filter(|(_, text)| !text.trim().is_empty())
             .map(|(line, text)| {
-                parse_layer(text).map_err(|what| TextWorkloadError::Layer { line, what })
+                parse_layer(text).map_err(|what| Failure::new(format!("line {line}: {what}")))
             })
-            .collect::<Result<Vec<Layer>, TextWorkloadError>>()?;
+            .collect::<Result<Vec<Layer>, Failure>>()?;
         if layers.len() != stated {
             let found = layers.len();
-            return Err(TextWorkloadError::Layers { found, stated });
+            return Err(Failure::new(format!(
+                "line 2 states {stated} layers, but {found} follow; correct the number"
+            )));
         }
         Ok(TextWorkload {
             parallelism,
@@ -246,7 +217,7 @@ impl Passes<'_> {
     }
 }
 
-fn parallelism(line: &str) -> Result<Parallelism, TextWorkloadError> {
+fn parallelism(line: &str) -> Result<Parallelism, Failure> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let last_bottom = words.get(1).and_then(|word| word.parse().ok());
     match (words.first().copied(), last_bottom) {
@@ -257,9 +228,11 @@ fn parallelism(line: &str) -> Result<Parallelism, TextWorkloadError> {
         (Some("HYBRID_DLRM" | "HYBRID_DLRM_ENHANCED"), Some(last_bottom)) => {
             Ok(Parallelism::Dlrm { last_bottom })
         }
-        _ => Err(TextWorkloadError::Parallelism {
-            found: line.trim().to_owned(),
-        }),
+        _ => Err(Failure::new(format!(
+            "line 1: {:?} is not a parallelism; use MICRO, DATA, MODEL, HYBRID_DATA_MODEL, \
+             HYBRID_MODEL_DATA or HYBRID_DLRM",
+            line.trim()
+        ))),
     }
 }
 

@@ -13,7 +13,7 @@ const EVENTS: usize = 5_000;
 fn time_grows_with_the_events_alone() {
     let mut uneven = vec![];
     let rules = KernelRules::built_in().expect("valid");
-    for oddity in Oddity::ALL {
+    for &oddity in Oddity::ALL {
         let input = |events| linked_trace(oddity, events);
         let is_even = grows_evenly(oddity.name(), EVENTS, input, |trace| {
             black_box(analyze(trace, &rules, &Options::default()));

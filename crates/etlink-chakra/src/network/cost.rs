@@ -39,29 +39,24 @@ pub fn example_broadcast_micros(bytes: u64) -> u64 {
 
 /// Algorithm by which the ranks of a group pass on a collective: a value of
 /// `all-reduce-implementation` and similar keys in ASTRA-sim's system file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum CollectiveImplementation {
     /// From neighbour to neighbour.
     #[default]
-    #[serde(rename = "ring")]
     Ring,
     /// From each rank to all others at once.
-    #[serde(rename = "direct")]
     Direct,
     /// In pairs at doubling distances; for 2, 4, 8, … ranks.
-    #[serde(rename = "halvingDoubling")]
     HalvingDoubling,
 }
 
 impl CollectiveImplementation {
     /// Returns the name in the system file.
     pub fn name(self) -> &'static str {
-        match self {
-            CollectiveImplementation::Ring => "ring",
-            CollectiveImplementation::Direct => "direct",
-            CollectiveImplementation::HalvingDoubling => "halvingDoubling",
-        }
+        self.into()
     }
 
     /// Returns true if ASTRA-sim supports the combination; otherwise it ends with an error.

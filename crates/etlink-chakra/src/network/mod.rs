@@ -62,11 +62,6 @@ impl NetworkFit {
         Some(ns.round() as i64)
     }
 
-    /// Returns true if the network has two dimensions.
-    pub fn is_hierarchical(&self) -> bool {
-        self.levels.len() > 1
-    }
-
     fn shape(&self) -> NetworkShape {
         let ranks = self.levels.iter().map(|level| level.size).product();
         let block = self.levels.first().map_or(ranks, |level| level.size);

@@ -47,7 +47,8 @@ impl DepKind {
 }
 
 /// Place of a node, which determines its shape.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 enum NodeClass {
     Host,
     Device,
@@ -56,11 +57,7 @@ enum NodeClass {
 
 impl NodeClass {
     fn name(self) -> &'static str {
-        match self {
-            NodeClass::Host => "host",
-            NodeClass::Device => "device",
-            NodeClass::Communication => "communication",
-        }
+        self.into()
     }
 }
 

@@ -4,7 +4,7 @@ use super::log::{AstraLog, LoggedRank};
 use crate::convert::{GroupRanks, communication_kind, runs_on_device};
 use crate::read::ChakraGraph;
 use etlink_link::ranks::{GroupIdentity, rank_list};
-use etlink_model::CollectiveKind;
+use etlink_model::{CollectiveKind, Failure};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -35,37 +35,6 @@ impl Between {
             Between::Group(name) => format!("group {name}"),
         }
     }
-}
-
-/// Mismatches of a log and graphs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SimulatedError {
-    /// A node of the log is not in the graph.
-    #[error("line {line}: rank {rank} issues node {node}, which is not in its graph")]
-    UnknownNode {
-        /// Line of the log, from 1.
-        line: u64,
-        /// Rank of the node.
-        rank: i64,
-        /// Id of the node.
-        node: u64,
-    },
-    /// A node of the log has a different name in the graph.
-    #[error(
-        "line {line}: node {node} of rank {rank} is named `{logged}`, but `{written}` in its graph"
-    )]
-    OtherNode {
-        /// Line of the log, from 1.
-        line: u64,
-        /// Rank of the node.
-        rank: i64,
-        /// Id of the node.
-        node: u64,
-        /// Name in the log.
-        logged: String,
-        /// Name in the graph.
-        written: String,
-    },
 }
 
 /// Part of a rank in which a node runs.
@@ -169,7 +138,7 @@ impl GraphComms {
         groups: &GroupRanks,
         log: &AstraLog,
         slices: bool,
-    ) -> Result<GraphComms, SimulatedError> {
+    ) -> Result<GraphComms, Failure> {
         let mut own = GraphComms {
             rank,
             nodes: graph.len() as u64,
@@ -182,11 +151,10 @@ impl GraphComms {
         let (mut computing, mut communicating) = (ComputeTimes::default(), vec![]);
         for (id, node) in &logged.nodes {
             let Some(index) = places.get(id).copied() else {
-                return Err(SimulatedError::UnknownNode {
-                    line: node.line,
-                    rank,
-                    node: *id,
-                });
+                return Err(Failure::new(format!(
+                    "line {}: rank {rank} issues node {id}, which is not in its graph",
+                    node.line
+                )));
             };
             check_name(
                 rank,
@@ -222,25 +190,15 @@ impl GraphComms {
     }
 }
 
-fn check_name(
-    rank: i64,
-    node: u64,
-    line: u64,
-    logged: &str,
-    written: &str,
-) -> Result<(), SimulatedError> {
+fn check_name(rank: i64, node: u64, line: u64, logged: &str, written: &str) -> Result<(), Failure> {
     // The log truncates a name at its first line break.
     let first_line = written.split('\n').next().unwrap_or_default();
     if logged == written || logged == first_line {
         return Ok(());
     }
-    Err(SimulatedError::OtherNode {
-        line,
-        rank,
-        node,
-        logged: logged.to_owned(),
-        written: written.to_owned(),
-    })
+    Err(Failure::new(format!(
+        "line {line}: node {node} of rank {rank} is named `{logged}`, but `{written}` in its graph"
+    )))
 }
 
 /// Returns the communication of node `index`, without times; `None` for computation.

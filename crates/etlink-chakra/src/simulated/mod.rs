@@ -20,7 +20,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-pub use comms::{Between, GraphComms, NodeLane, SimulatedError, SimulatedRun, SimulatedSlice};
+pub use comms::{Between, GraphComms, NodeLane, SimulatedRun, SimulatedSlice};
 pub use log::{AstraLog, AstraLogReader, LoggedNode, LoggedRank, LoggedStatistics, is_astra_log};
 pub use measured::MeasuredRun;
 pub use report::{

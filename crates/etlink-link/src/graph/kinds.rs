@@ -17,9 +17,11 @@ use serde::Serialize;
     Serialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum NodeKind {
     /// A slice of a host op: time on its thread in which the op itself runs, not its children.
     #[default]
@@ -43,15 +45,7 @@ pub enum NodeKind {
 impl NodeKind {
     /// Name of the kind in reports and outputs.
     pub fn name(self) -> &'static str {
-        match self {
-            NodeKind::HostOp => "host_op",
-            NodeKind::Runtime => "runtime",
-            NodeKind::DeviceOp => "device_op",
-            NodeKind::Collective => "collective",
-            NodeKind::HostGap => "host_gap",
-            NodeKind::Boundary => "boundary",
-            NodeKind::UnexplainedWait => "unexplained_wait",
-        }
+        self.into()
     }
 
     /// True if the node is elapsed time rather than work.
@@ -74,9 +68,11 @@ impl NodeKind {
     Serialize,
     BorshSerialize,
     BorshDeserialize,
+    strum::IntoStaticStr,
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EdgeKind {
     /// From the previous slice of a thread to the next.
     #[default]
@@ -115,16 +111,7 @@ impl EdgeKind {
 
     /// Name of the kind in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            EdgeKind::ProgramOrder => "program_order",
-            EdgeKind::Launch => "launch",
-            EdgeKind::StreamOrder => "stream_order",
-            EdgeKind::EventWait => "event_wait",
-            EdgeKind::HostWait => "host_wait",
-            EdgeKind::Handoff => "handoff",
-            EdgeKind::Tensor => "tensor",
-            EdgeKind::Collective => "collective",
-        }
+        self.into()
     }
 
     /// True if the edge orders a thread's work, rather than bringing work or data to it.

@@ -1,20 +1,20 @@
 //! Sets of ranks that take little memory if the ranks are evenly spaced.
 
-use serde::{Deserialize, Serialize};
+use borsh::{BorshDeserialize, BorshSerialize};
 use std::iter::FusedIterator;
 
 /// Global ranks, ascending and distinct.
 ///
 /// Each of thousands of ranks knows the ranks of its groups, and a group of all ranks would be a
 /// list of that length on each. Ranks of a group are mostly evenly spaced, and are stored as such.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub struct RankSet {
     /// Longest runs, in order: equal sets have equal runs.
     runs: Box<[EvenRun]>,
 }
 
 /// An arithmetic sequence: `start`, `start + stride`, …, with `count` entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 struct EvenRun {
     start: u64,
     /// Distance between ranks; 1 in a run of one rank.

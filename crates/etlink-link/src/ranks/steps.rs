@@ -28,16 +28,14 @@ use etlink_model::{
 };
 use inference::{InferenceEngine, step_work};
 use numbered::numbered_steps;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step at an edge that is shorter than each other one divided by this is truncated.
 const STUB_PART: i64 = 10;
 
 /// A step of a rank, by the rank's clock.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, BorshSerialize, BorshDeserialize,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepSpan {
     /// Name, equal on all ranks of the step: `ProfilerStep#7`, or [`OPTIMIZER_STEP`] with the
     /// number of the `Optimizer.step#…` that ends it, counted from 0 in the recording.
@@ -77,7 +75,7 @@ impl StepSpan {
 }
 
 /// Steps of a rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RankSteps {
     /// Steps, sorted by time.
     pub all: Vec<StepSpan>,

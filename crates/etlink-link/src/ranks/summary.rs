@@ -7,6 +7,7 @@ use crate::host::pending::gloo_ranges;
 use crate::lost_collectives::{OPS_OF_BACKEND, launching_op, lost_kernels};
 use crate::report::LinkReport;
 use crate::{CollectiveRef, LinkedTrace, NodeKind};
+use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{
     AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
     NodeIdx, OpIdx, RowIdx, StepIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
@@ -14,11 +15,10 @@ use etlink_model::{
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Communications of one rank, and evidence that it belongs to the run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
 pub struct RankSummary {
     /// Global rank.
     pub rank: GlobalRank,
@@ -27,7 +27,6 @@ pub struct RankSummary {
     /// First start and last end, by this rank's clock.
     pub window_ns: (UnixNs, UnixNs),
     /// True if the file is truncated before its time base: its times belong to no clock.
-    #[serde(default)]
     pub has_no_clock: bool,
     /// First start of anything that a view of the trace shows, by this rank's clock: events other
     /// than work may precede the window.
@@ -37,20 +36,16 @@ pub struct RankSummary {
     pub machine: Option<String>,
     /// True if the manifest of one recording lists the rank: it belongs to the run even if its time
     /// does not overlap the other ranks'.
-    #[serde(default)]
     pub is_listed: bool,
     /// Id of the process with the first op or runtime call; `None` if the trace has neither.
-    #[serde(default)]
     pub process: Option<i64>,
     /// Groups, as numbered by [`Peers::Group`].
     pub groups: Vec<GroupIdentity>,
     /// Communications, sorted by time.
     pub communications: Vec<Communication>,
     /// Communications whose device rows were lost, in order of their launches.
-    #[serde(default)]
     pub lost: Vec<LostCommunication>,
     /// Number of launches without a row that communicate with unknown peers.
-    #[serde(default)]
     pub lost_unnamed: u64,
     /// Communications known only by a kernel's name, without size and peers, sorted by time.
     pub unrecorded: Vec<UnrecordedKernel>,
@@ -64,7 +59,7 @@ pub struct RankSummary {
 }
 
 /// A rank's knowledge of a group's ranks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, BorshSerialize, BorshDeserialize)]
 pub enum GroupIdentity {
     /// The global ranks are known.
     Ranks(RankSet),
@@ -80,7 +75,9 @@ pub enum GroupIdentity {
 }
 
 /// Peers of a communication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
 pub enum Peers {
     /// A group, by its index in [`RankSummary::groups`].
     Group(GroupIdx),
@@ -89,7 +86,7 @@ pub enum Peers {
 }
 
 /// A communication of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Communication {
     /// Node of the linked trace.
     pub node: NodeIdx,
@@ -118,7 +115,7 @@ pub struct Communication {
 }
 
 /// A communication whose device row was lost: the rank's arrival and its end are unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct LostCommunication {
     /// Peers of the communication.
     pub peers: Peers,
@@ -132,7 +129,7 @@ pub struct LostCommunication {
 }
 
 /// A communication kernel without a record of its peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct UnrecordedKernel {
     /// Node of the linked trace.
     pub node: NodeIdx,
@@ -150,7 +147,7 @@ pub struct UnrecordedKernel {
 
 /// Nodes in which a communication is carried out: its own, or other ones if calls return at once
 /// (Gloo).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct CommExtent {
     /// Node whose start is the arrival of the rank.
     pub arrives: NodeIdx,

@@ -12,9 +12,22 @@ use super::{RooflineWork, TensorShape, TensorShapes};
 use serde::Serialize;
 
 /// Formula for the work of an op. Dimensions of tensors are named as in the formulas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    strum::IntoStaticStr,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RooflineFormula {
     /// `mm`, `addmm`, `bmm`, `baddbmm`, `linear` and similar, `[b, m, k] · [b, k, n]`: 2 b m n k.
     Matmul,
@@ -53,22 +66,7 @@ pub enum RooflineFormula {
 impl RooflineFormula {
     /// Name of the formula in files.
     pub fn name(self) -> &'static str {
-        match self {
-            RooflineFormula::Matmul => "matmul",
-            RooflineFormula::Convolution => "convolution",
-            RooflineFormula::ConvolutionBackward => "convolution_backward",
-            RooflineFormula::Attention => "attention",
-            RooflineFormula::AttentionBackward => "attention_backward",
-            RooflineFormula::CausalAttention => "causal_attention",
-            RooflineFormula::CausalAttentionBackward => "causal_attention_backward",
-            RooflineFormula::Measured => "measured",
-            RooflineFormula::Elementwise => "elementwise",
-            RooflineFormula::Reduction => "reduction",
-            RooflineFormula::Bytes => "bytes",
-            RooflineFormula::Unknown => "unknown",
-            RooflineFormula::Copy => "copy",
-            RooflineFormula::None => "none",
-        }
+        self.into()
     }
 
     /// True if PyTorch counts the op too, or if the work was measured.

@@ -1,10 +1,10 @@
 //! Plausibility of device rows, and removal of implausible ones.
 
 use crate::{DeviceTrace, GraphDependencies, RowIdx, TimeNs};
-use serde::{Deserialize, Serialize};
+use borsh::{BorshDeserialize, BorshSerialize};
 
 /// Gaps in the device rows of a trace, stored as [`DeviceTrace::row_sanity`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct RowSanity {
     /// Number of calls that launch device work.
     pub launches: u64,

@@ -12,7 +12,7 @@ const EVENTS: usize = 6_000;
 #[test]
 fn time_grows_with_the_events_alone() {
     let mut uneven = vec![];
-    for oddity in Oddity::ALL {
+    for &oddity in Oddity::ALL {
         let input = |events| Case::new(oddity, events);
         if !grows_evenly(oddity.name(), EVENTS, input, Case::run) {
             uneven.push(oddity);

@@ -35,7 +35,6 @@ use crate::rank_results::{RankJob, cache_settings, cached_result};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource, only_graphs};
 use crate::shard::Shard;
 use crate::storage;
-use crate::stored::{read_stored, write_stored};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::RooflineDevice;
@@ -128,10 +127,8 @@ pub struct MergedRank {
 /// State of a linked rank that is kept until all ranks are linked.
 #[derive(BorshSerialize, BorshDeserialize)]
 struct KnownRank {
-    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     facts: RankSummary,
     sizes: Vec<Option<i64>>,
-    #[borsh(serialize_with = "write_stored", deserialize_with = "read_stored")]
     device: RooflineDevice,
     /// Linked trace, if traces are kept. Boxed: even its empty columns take kilobytes.
     #[borsh(skip)]

@@ -263,28 +263,6 @@ fn object_entry(folder: &Path, name: &str, object: Option<FileData>) -> FolderEn
     }
 }
 
-/// Creates a folder and its parents. Does nothing in an object store, which has no folders.
-///
-/// # Errors
-/// Fails if the folder cannot be created.
-pub fn make_folders(folder: &Path) -> io::Result<()> {
-    if is_url(folder) {
-        return Ok(());
-    }
-    std::fs::create_dir_all(folder)
-}
-
-/// Removes an empty folder. Does nothing in an object store, which has no folders.
-///
-/// # Errors
-/// Fails if the folder is not empty or cannot be removed.
-pub fn remove_empty_folder(folder: &Path) -> io::Result<()> {
-    if is_url(folder) {
-        return Ok(());
-    }
-    std::fs::remove_dir(folder)
-}
-
 /// Removes a file.
 ///
 /// # Errors

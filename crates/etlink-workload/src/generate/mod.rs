@@ -18,12 +18,13 @@ mod transformer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use transformer::{Transformer, TransformerError};
+pub use transformer::Transformer;
 
 use crate::builder::{Message, NodeId, WorkloadBuilder};
 use crate::set::WorkloadSet;
 use etlink_chakra::example_broadcast_micros;
 use etlink_chakra::proto::CollectiveCommType;
+use etlink_model::Failure;
 
 /// Pattern of work per rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +68,7 @@ pub struct WorkloadSizes {
 ///
 /// # Errors
 /// The parallelism of a transformer does not fit the number of ranks.
-pub fn generate(
-    pattern: &WorkloadPattern,
-    sizes: &WorkloadSizes,
-) -> Result<WorkloadSet, TransformerError> {
+pub fn generate(pattern: &WorkloadPattern, sizes: &WorkloadSizes) -> Result<WorkloadSet, Failure> {
     if let WorkloadPattern::Transformer(transformer) = pattern {
         return transformer.generate(sizes);
     }

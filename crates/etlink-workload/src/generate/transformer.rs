@@ -14,6 +14,7 @@
 use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
 use etlink_chakra::proto::CollectiveCommType;
+use etlink_model::Failure;
 
 /// Operations of a device per microsecond: half of an A100's bf16 peak in its data sheet.
 const OPERATIONS_PER_MICRO: u64 = 156_000_000;
@@ -41,40 +42,6 @@ pub struct Transformer {
     pub sequence: u64,
 }
 
-/// Dimensions that do not fit each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TransformerError {
-    /// The ranks cannot be divided evenly.
-    #[error(
-        "{ranks} ranks cannot be divided into {tensor} tensor times {pipeline} pipeline ranks; give \
-        a multiple of {}", u64::from(*tensor) * u64::from(*pipeline)
-    )]
-    Ranks {
-        /// Number of ranks.
-        ranks: u32,
-        /// Tensor ranks per layer.
-        tensor: u32,
-        /// Number of stages.
-        pipeline: u32,
-    },
-    /// The data ranks cannot be divided into groups of experts.
-    #[error("{data} data ranks cannot be divided into {expert} expert ranks; give a divisor")]
-    Experts {
-        /// Number of data ranks.
-        data: u32,
-        /// Ranks that share the experts.
-        expert: u32,
-    },
-    /// The layers cannot be divided evenly among the stages.
-    #[error("{layers} layers cannot be divided into {pipeline} stages; give a multiple")]
-    Layers {
-        /// Number of layers.
-        layers: u32,
-        /// Number of stages.
-        pipeline: u32,
-    },
-}
-
 /// Coordinates of a rank.
 #[derive(Clone, Copy)]
 struct RankPlace {
@@ -94,7 +61,7 @@ struct RankGroups {
 }
 
 impl Transformer {
-    pub(super) fn generate(&self, sizes: &WorkloadSizes) -> Result<WorkloadSet, TransformerError> {
+    pub(super) fn generate(&self, sizes: &WorkloadSizes) -> Result<WorkloadSet, Failure> {
         let data = self.data_ranks(sizes.ranks)?;
         let mut numbers = GroupNumbers::default();
         let mut set = WorkloadSet::default();
@@ -115,25 +82,28 @@ impl Transformer {
     }
 
     /// Returns the number of ranks that hold the same part of the model.
-    fn data_ranks(&self, ranks: u32) -> Result<u32, TransformerError> {
+    fn data_ranks(&self, ranks: u32) -> Result<u32, Failure> {
         let Transformer {
             tensor, pipeline, ..
         } = *self;
         let parts = u64::from(tensor) * u64::from(pipeline);
         if parts == 0 || !u64::from(ranks).is_multiple_of(parts) {
-            return Err(TransformerError::Ranks {
-                ranks,
-                tensor,
-                pipeline,
-            });
+            return Err(Failure::new(format!(
+                "{ranks} ranks cannot be divided into {tensor} tensor times {pipeline} pipeline \
+                 ranks; give a multiple of {parts}"
+            )));
         }
         let data = ranks / tensor / pipeline;
         let (expert, layers) = (self.expert, self.layers);
         if expert == 0 || !data.is_multiple_of(expert) {
-            return Err(TransformerError::Experts { data, expert });
+            return Err(Failure::new(format!(
+                "{data} data ranks cannot be divided into {expert} expert ranks; give a divisor"
+            )));
         }
         if layers == 0 || !layers.is_multiple_of(pipeline) {
-            return Err(TransformerError::Layers { layers, pipeline });
+            return Err(Failure::new(format!(
+                "{layers} layers cannot be divided into {pipeline} stages; give a multiple"
+            )));
         }
         Ok(data)
     }

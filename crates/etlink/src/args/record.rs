@@ -99,7 +99,8 @@ pub enum OwnProfilerArg {
 }
 
 /// Activities that the profiler records, with PyTorch's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ActivityArg {
     /// Operators and calls of the host
     Cpu,
@@ -114,12 +115,7 @@ pub enum ActivityArg {
 impl ActivityArg {
     /// Returns the name in the hook, that of torch's module.
     pub fn name(self) -> &'static str {
-        match self {
-            ActivityArg::Cpu => "cpu",
-            ActivityArg::Cuda => "cuda",
-            ActivityArg::Xpu => "xpu",
-            ActivityArg::Mtia => "mtia",
-        }
+        self.into()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::earlier_work::earlier_work_end;
 use crate::{LinkedTrace, NoLaunch};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{DeviceTrace, RowIdx, StepIdx, TableIdx, TimeNs};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Reason a step is left out of all means, medians, spreads and per-step figures.
@@ -36,7 +36,6 @@ use std::cmp::Reverse;
     PartialOrd,
     Ord,
     Serialize,
-    Deserialize,
     BorshSerialize,
     BorshDeserialize,
 )]

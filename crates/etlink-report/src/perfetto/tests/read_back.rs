@@ -136,7 +136,7 @@ fn everything_comes_back() {
 
 #[test]
 fn odd_traces_come_back() {
-    for oddity in Oddity::ALL {
+    for &oddity in Oddity::ALL {
         let traces = oddity.draw_rank(400, 0);
         let comes = comes_back(&traces.device);
         assert!(comes.is_ok(), "{}: {comes:?}", oddity.name());
