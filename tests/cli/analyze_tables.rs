@@ -36,6 +36,7 @@ fn one_table() {
             "host_trace",
             "notes",
             "anomalies",
+            "recording",
             "rank",
             "idle"
         ]
@@ -52,6 +53,7 @@ fn one_table() {
             "host_trace",
             "notes",
             "anomalies",
+            "recording",
             "idle_time_breakdown"
         ]
     );

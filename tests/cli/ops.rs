@@ -361,3 +361,65 @@ fn the_line_of_a_backward_op_is_that_of_its_forward_op() {
         ]
     );
 }
+
+#[test]
+fn workbooks_are_the_same_bytes_each_time_and_replace_nothing() {
+    let tool = Tool::new();
+    let run = "{pairs}/ddp2-2.15.0";
+    for command in ["ops", "analyze", "ranks", &format!("diff {run}")] {
+        let name = command.split(' ').next().expect("a name");
+        for book in ["one", "two"] {
+            let line = format!("{command} {run} -o {name}-{book}.xlsx");
+            tool.run(&line).exits(0);
+        }
+        let [one, two] = ["one", "two"].map(|book| tool.read(&format!("{name}-{book}.xlsx")));
+        assert!(one.starts_with(b"PK") && one == two, "{name}");
+        let line = format!("{command} {run} -o {name}-one.xlsx");
+        tool.run(&line).exits(2).complains(&["exists"]);
+        tool.run(&format!("{line} -f")).exits(0);
+    }
+    let line = format!("ops {run} -o ops.csv");
+    tool.run(&line).exits(2).complains(&["ops.csv", ".xlsx"]);
+}
+
+#[test]
+fn a_line_says_what_a_recording_lacks() {
+    let of = |case: &str| {
+        let line = format!("inspect {} --json", trace(case).display());
+        let facts = Tool::new().run(&line).exits(0).only_file();
+        facts["recording"].as_str().expect("a line").to_owned()
+    };
+    let shown = of("gpt2");
+    assert!(
+        shown.starts_with("2 steps, 14238 ops, shapes, no stacks, 2414 device rows, no sync rows")
+    );
+    assert!(
+        shown.contains("with_stack=True") && !shown.contains("record_shapes=True"),
+        "{shown}"
+    );
+    let shown = of("graphs-changed");
+    assert!(
+        shown.contains("3 graph launches without their capture"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("no ops") && shown.contains("--capture"),
+        "{shown}"
+    );
+    let run = "analyze {pairs}/../gpu/recorder-gloo2";
+    let document = Tool::new()
+        .run(&format!("{run} --json"))
+        .exits(0)
+        .only_run();
+    let content = &document["ranks"][0]["recording"];
+    assert_eq!(
+        json!([content["ranks"], content["has_shapes"]]),
+        json!([1, true])
+    );
+    let shown = Tool::new().run(run).exits(0).stdout;
+    let line = shown.lines().find(|line| line.starts_with("recording: "));
+    assert!(
+        line.is_some_and(|line| line.contains(" steps, ")),
+        "{shown}"
+    );
+}

@@ -13,7 +13,7 @@ use etlink_analyze::{
     steps_window,
 };
 use etlink_link::ranks::GroupResolver;
-use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork};
+use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
@@ -121,7 +121,7 @@ impl<'t> RankView<'t> {
             window.host_ns = window.host_ns.saturating_add(step.duration_ns);
             window.between_ops_ns = window.between_ops_ns.saturating_add(step.between_ops_ns);
         }
-        window.has_stacks = has_stacks(trace);
+        window.has_stacks = has_stacks(&trace.device);
         window.has_work = !trace.device.has_no_work();
         let sanity = trace.device.row_sanity.as_ref();
         window.is_unknown = sanity.is_some_and(RowSanity::is_all_unknown);
@@ -431,13 +431,6 @@ fn launched_rows(trace: &LinkedTrace) -> Vec<Vec<LaunchedRow>> {
     }
     launched.iter_mut().for_each(|rows| rows.sort_unstable());
     launched
-}
-
-/// Returns true if stacks were recorded. O(kinds of events).
-fn has_stacks(trace: &LinkedTrace) -> bool {
-    // The reader also counts events that it skips.
-    let mut recorded = trace.device.events.keys();
-    recorded.any(|kind| kind.ends_with(" python_function"))
 }
 
 /// Returns the window that shares refer to, and its time span.

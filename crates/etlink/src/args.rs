@@ -25,7 +25,7 @@ pub use findings::FindingsArgs;
 pub use generate::{GenerateArgs, ScaleArgs};
 pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
-    ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs, TensorArgs,
+    ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs, TensorArgs, WorkbookArgs,
 };
 pub use ops::OpsArgs;
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
@@ -257,6 +257,10 @@ pub struct RanksArgs {
     pub choice: RankArgs,
     #[command(flatten)]
     pub prepare: PrepareArgs,
+    #[command(flatten)]
+    pub workbook: WorkbookArgs,
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
     pub print: JsonOrCsvArgs,
 }

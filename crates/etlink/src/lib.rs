@@ -74,6 +74,7 @@ mod trace_cache;
 mod trace_tables;
 mod unjoined;
 mod unreadable_files;
+mod workbook;
 mod written_files;
 
 use clap::{CommandFactory, Parser};

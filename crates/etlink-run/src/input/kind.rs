@@ -98,7 +98,7 @@ impl InputKind {
     pub fn taken_by(self) -> &'static str {
         match self {
             InputKind::HostTrace => {
-                "--host of link, analyze, findings, replay, report and top, with the device trace \
+                "--host of link, analyze, findings, replay, report, top and ops, with the device trace \
                  of the rank; merge and ranks take a folder with both"
             }
             InputKind::KinetoTrace
@@ -107,7 +107,7 @@ impl InputKind {
             | InputKind::RocprofJson
             | InputKind::RocpdSqlite
             | InputKind::NsysSqlite => {
-                "link --device, analyze, findings, replay, report, top, diff; merge and ranks take a \
+                "link --device, analyze, findings, replay, report, top, ops, diff; merge and ranks take a \
                  folder of all ranks"
             }
             InputKind::EtPlus => {

@@ -2,7 +2,7 @@
 
 use super::{
     JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs,
-    RowArgs, StepArgs,
+    RowArgs, StepArgs, WorkbookArgs,
 };
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub struct AnalyzeArgs {
         hide_possible_values = true,
         // HTA has its own rules, and nothing to compare these figures with
         conflicts_with_all = [
-            "rules", "sequences_of", "peak_tflops", "peak_link", "parquet", "steps_by", "workload_card"
+            "rules", "sequences_of", "peak_tflops", "peak_link", "parquet", "steps_by", "workload_card", "output"
         ]
     )]
     pub compat: Vec<Compat>,
@@ -87,6 +87,8 @@ pub struct AnalyzeArgs {
     /// Also write a workload card (YAML of ccl-bench); values that the traces lack are empty
     #[arg(long, value_name = "FILE")]
     pub workload_card: Option<PathBuf>,
+    #[command(flatten)]
+    pub workbook: WorkbookArgs,
     #[command(flatten)]
     pub overwrite: OverwriteArgs,
     #[command(flatten)]

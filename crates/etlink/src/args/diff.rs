@@ -1,6 +1,6 @@
 //! Arguments of `etlink diff`.
 
-use super::TableArgs;
+use super::{OverwriteArgs, TableArgs, WorkbookArgs};
 use clap::Args;
 use etlink_analyze::diff::FailRule;
 use std::path::PathBuf;
@@ -33,6 +33,10 @@ pub struct DiffArgs {
     /// expression that is searched in the kernel's name.
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub workbook: WorkbookArgs,
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
     pub tables: TableArgs,
 }

@@ -64,6 +64,14 @@ pub struct OverwriteArgs {
     pub overwrite: bool,
 }
 
+/// Workbook of the tables.
+#[derive(Clone, Debug, Args)]
+pub struct WorkbookArgs {
+    /// Also write the tables to a workbook, a sheet each
+    #[arg(short, long, value_name = "FILE.xlsx")]
+    pub output: Option<PathBuf>,
+}
+
 /// Folder of parsed traces and results.
 #[derive(Clone, Debug, Args)]
 pub struct CacheArgs {

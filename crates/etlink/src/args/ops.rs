@@ -1,6 +1,9 @@
 //! Arguments of `etlink ops`.
 
-use super::{JsonOrCsvArgs, NameArgs, OneTraceArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
+use super::{
+    JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs,
+    WorkbookArgs,
+};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -34,6 +37,10 @@ pub struct OpsArgs {
     pub choice: RankArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
+    #[command(flatten)]
+    pub workbook: WorkbookArgs,
+    #[command(flatten)]
+    pub overwrite: OverwriteArgs,
     #[command(flatten)]
     pub print: JsonOrCsvArgs,
 }

@@ -15,6 +15,7 @@ use crate::run_query::RunQuery;
 use crate::table::{
     CsvTable, Grid, Limit, count, enum_name, percent, same_notes, signed_time, time,
 };
+use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
@@ -49,6 +50,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     {
         bail!("only one of the two runs can be standard input");
     }
+    let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let options = args.tables.run_options()?;
     let rules = read_rules(args.rules.as_deref())?.rules;
     let before = run_tables(&args, &args.before, &rules, &options)?;
@@ -72,6 +74,9 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         }
     }
     let compared = DiffReport { failed, ..compared };
+    if let Some(workbook) = workbook {
+        workbook.write(&compared)?;
+    }
     if args.tables.print.json {
         print_text(&json_text(&compared)?)?;
     } else if args.tables.print.csv {

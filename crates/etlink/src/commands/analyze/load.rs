@@ -11,7 +11,7 @@ use crate::run_findings::{FoundRank, retained_bytes};
 use anyhow::{Result, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankSummary;
-use etlink_link::{LinkedTrace, TensorEdges};
+use etlink_link::{LinkedTrace, RecordingContent, TensorEdges};
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
 use etlink_run::RunError;
@@ -227,6 +227,7 @@ fn analyze_rank<T>(
     let card = CardFacts::from_trace(&trace, entry.files());
     // for a written graph, its notes explain what is missing
     let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
+    let recording = (form == RankForm::Traces).then(|| RecordingContent::of_trace(&trace));
     let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph represents the traces that it was made from
@@ -237,6 +238,7 @@ fn analyze_rank<T>(
         host_trace: files.host.as_ref().map(|host| host.display().to_string()),
         notes,
         anomalies,
+        recording,
         said,
         // stored in the result until it has been used to select the run's members
         summary: None,

@@ -25,6 +25,7 @@ use crate::cut_traces::findings_note;
 use crate::envelope::{JsonReport, RunReports};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::run_findings::{FoundRank, findings_of_run, ranks_left_out, retained_bytes};
+use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
@@ -90,6 +91,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     // before the traces are read, so that existing files are refused early
     let files = TableFiles::new(&args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
+    let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let config = AnalyzeConfig::from_args(&args)?;
     let told = analyze_runs(config, (&rules, &options), files.as_ref())?;
     // before printing: the reader of the output may go away early
@@ -109,12 +111,16 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         write_card(&card, &analyzed)?;
     }
     let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
+    let report = RunReports { runs: analyzed };
+    if let Some(workbook) = workbook {
+        workbook.write(&report)?;
+    }
+    let analyzed = &report.runs;
     if args.print.json {
-        let report = RunReports { runs: analyzed };
         json::print_tables(&report, &tables, args.table.as_deref())?;
     } else if args.print.csv {
         print_text(&csv::of_analyzed(
-            &analyzed,
+            analyzed,
             args.table.as_deref().unwrap_or("breakdown"),
         )?)?;
     } else {

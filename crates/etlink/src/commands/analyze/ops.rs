@@ -12,6 +12,7 @@ use crate::args::OpsArgs;
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{file_text, read_rules};
 use crate::run_query::RunQuery;
+use crate::workbook::WorkbookTarget;
 use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, PeakTable, RankOps, rank_ops};
 use etlink_link::LinkedTrace;
@@ -25,6 +26,7 @@ impl JsonReport for RunReports<AnalyzedRun<RankOps>> {
 
 pub fn run(args: &OpsArgs) -> Result<Outcome> {
     args.reading.overhead.refuse()?;
+    let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let rules = read_rules(args.trace.rules.as_deref())?.rules;
     let peaks = read_peaks(args.peaks.as_deref())?;
     let options = RunOptions {
@@ -36,13 +38,18 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
     let (traces, metrics) = (args.trace.traces(), &args.trace.metrics);
     let source = RunSource::from_path_and_files(&args.path, traces, metrics)?;
     let runs = read_ops(source, options, &rules, &peaks)?;
+    let report = RunReports { runs };
+    if let Some(workbook) = workbook {
+        workbook.write(&report)?;
+    }
+    let runs = &report.runs;
     let is_complete = runs.iter().all(|run| run.excluded.is_empty());
     if args.print.json {
-        print_json_report(&RunReports { runs })?;
+        print_json_report(&report)?;
     } else {
         AnalyzedRun::print_notes(runs.iter());
         if args.print.csv {
-            print_text(&csv::of_ops(&runs)?)?;
+            print_text(&csv::of_ops(runs)?)?;
         } else {
             let texts = runs.iter().map(|run| show::run_text(run, args));
             print_report(&texts.collect::<Vec<_>>().join("\n"))?;

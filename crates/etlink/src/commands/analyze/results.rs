@@ -6,6 +6,7 @@ use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::run_findings::FoundRank;
 use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_link::RecordingContent;
 use etlink_link::ranks::RankSummary;
 use etlink_model::{Anomalies, GlobalRank};
 use etlink_run::measurements::RunMeasurements;
@@ -65,6 +66,9 @@ pub(super) struct Ranked<T> {
     pub(super) notes: Vec<String>,
     /// Defects of the rank's traces.
     pub(super) anomalies: Anomalies,
+    /// Content of the rank's recording; missing for a written graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) recording: Option<RecordingContent>,
     /// Source of the rank's data.
     #[serde(skip)]
     pub(super) form: RankForm,
@@ -121,6 +125,19 @@ impl<T> AnalyzedRun<T> {
         let ranks = self.ranks.iter();
         let ranks = ranks.map(|rank| (rank.label.as_str(), &rank.anomalies));
         row_damage_lines(ranks, self.ranks.len() + self.excluded.len() == 1)
+    }
+
+    /// Returns a line about the content of the recordings; empty for written graphs.
+    pub(super) fn recording_line(&self) -> String {
+        let ranks = self.ranks.iter();
+        let contents: Option<Vec<_>> = ranks.map(|rank| rank.recording.as_ref()).collect();
+        match contents.filter(|contents| !contents.is_empty()) {
+            Some(contents) => {
+                let content = RecordingContent::of_ranks(contents.into_iter());
+                format!("recording: {}\n", content.sentence())
+            }
+            None => String::new(),
+        }
     }
 
     /// Returns a line about truncated device traces; empty if there are none.

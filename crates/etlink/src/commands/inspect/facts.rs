@@ -3,6 +3,7 @@
 use etlink_chakra::read::{ChakraGraph, GraphSummary};
 use etlink_chakra::{check, simulated::AstraLog};
 use etlink_flight_recorder::{FlightDump, FlightGroup, FlightProgress};
+use etlink_link::RecordingContent;
 use etlink_metrics::{RequestLatencies, WorkloadCard};
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, GlobalRank, HostTrace,
@@ -169,6 +170,8 @@ impl HostFacts {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct DeviceFacts {
+    /// Content in one line, with what the recording cannot answer.
+    recording: String,
     /// Size of the unpacked file, bytes.
     bytes: u64,
     /// Rank that the trace reports.
@@ -234,6 +237,7 @@ impl DeviceFacts {
         let events = events.map(|(kind, count)| (kind.trim().to_owned(), *count));
         let ids = trace.ops.rf_id.iter();
         DeviceFacts {
+            recording: RecordingContent::of_device(trace).sentence(),
             bytes: trace.bytes,
             rank: header.rank,
             world_size: header.world_size,

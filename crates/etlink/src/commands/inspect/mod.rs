@@ -103,7 +103,7 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
         "ui.perfetto.dev and other viewers, but no command"
     } else if input.is_read_back {
         // a folder also contains the source of such a file
-        "link --device, analyze, findings, replay, report, top, diff, as a file, not in a folder"
+        "link --device, analyze, findings, replay, report, top, ops, diff, as a file, not in a folder"
     } else {
         kind.taken_by()
     };

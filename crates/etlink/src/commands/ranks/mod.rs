@@ -12,6 +12,7 @@ use super::{ReportForm, print_report, print_run_files, print_text};
 use crate::Outcome;
 use crate::args::RanksArgs;
 use crate::envelope::{JsonReport, RunReports, print_json_report};
+use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -132,13 +133,14 @@ impl JsonReport for RunReports<RanksReport> {
 
 pub fn run(args: RanksArgs) -> Result<Outcome> {
     let progress = crate::progress::progress_bar();
+    let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let config = RanksConfig::from_args(args, &progress)?;
     let is_strict = config.options.strict;
     let options = config.options.clone();
     let compared = match compare_runs(config.source, config.options) {
         Ok(compared) => compared,
         // dumps and logs are small: nothing of them is prepared
-        Err(error) if options.prepare.is_some() => return Err(error),
+        Err(error) if options.prepare.is_some() || workbook.is_some() => return Err(error),
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
                 return hang::run(folder, &options, config.form, config.rows);
@@ -156,15 +158,20 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         show::print_notes(&compared);
         return Err(nothing_taken(compared));
     }
+    let report = RunReports { runs: compared };
+    if let Some(workbook) = workbook {
+        workbook.write(&report)?;
+    }
+    let compared = &report.runs;
     match config.form {
-        ReportForm::Json => print_json_report(&RunReports { runs: compared })?,
+        ReportForm::Json => print_json_report(&report)?,
         ReportForm::Csv => {
             // CSV has no place for notes
-            show::print_notes(&compared);
-            print_text(&show::skews_csv(&compared)?)?;
+            show::print_notes(compared);
+            print_text(&show::skews_csv(compared)?)?;
         }
         ReportForm::Text => {
-            show::print_notes(&compared);
+            show::print_notes(compared);
             let tables = compared
                 .iter()
                 .map(|one| show::report_table(one, config.rows));

@@ -31,6 +31,9 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         return out + "nothing to analyze: all traces are left out\n";
     }
     out += &one.told.row_damage_lines();
+    if args.table.is_none() {
+        out += &one.told.recording_line();
+    }
     out += &busy_sentence(one);
     out += &gaps::idle_sentence(one);
     out += &finding_lines(one);
