@@ -17,12 +17,13 @@ mod communication;
 mod device;
 mod error;
 mod host;
+mod predicted;
 mod sizes;
 mod straggler;
 mod transfer_cost;
 
 pub use error::{QUESTIONS, QuestionError};
-pub use sizes::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
+pub use predicted::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
 pub use straggler::straggler_edits;
 pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 

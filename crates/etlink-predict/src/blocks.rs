@@ -7,15 +7,12 @@
 //! backward ops                              those with the sequence numbers of the forward ops
 //! ```
 
-use crate::sources::{SourcePlace, Sources};
+use crate::sources::{SourcePlace, Sources, WeightRead};
 use etlink_model::HostTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Least number of equal blocks that count as layers.
 const LEAST_BLOCKS: usize = 2;
-
-/// A read of a weight: row of the host trace, and the weight.
-pub(crate) type WeightRead = (usize, SourcePlace);
 
 /// Layers of a program.
 #[derive(Clone, Debug, PartialEq)]

@@ -198,7 +198,11 @@ fn width_part(parts: &[Dim], size: u64) -> Dim {
 
 fn expanded(call: &Call<'_>, sizes: &[u64]) -> Option<Shape> {
     let shape = call.shape(0)?;
-    let other = call.shape(1).filter(|_| call.name == "expand_as");
+    let other = if call.name == "expand_as" {
+        call.shape(1)
+    } else {
+        None
+    };
     let offset = sizes.len().checked_sub(shape.len())?;
     let dims = sizes.iter().enumerate().map(|(at, size)| {
         let own = at.checked_sub(offset).and_then(|place| shape.get(place));

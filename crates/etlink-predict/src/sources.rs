@@ -1,7 +1,6 @@
 //! Tensors that a recording does not produce: data and weights; and the sizes that they show.
 
 use crate::arguments::Tensor;
-use crate::blocks::WeightRead;
 use crate::sizes::{Size, SizeRequest, SizeRole, Sizes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +63,9 @@ impl Source {
 
 /// First use of a source: row of the host trace, and number of the tensor among its inputs.
 pub(crate) type SourcePlace = (usize, usize);
+
+/// A read of a source: row of the host trace, and the source.
+pub(crate) type WeightRead = (usize, SourcePlace);
 
 /// Sources in the order of their first use.
 pub(crate) struct Sources {

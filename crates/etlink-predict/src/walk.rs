@@ -8,11 +8,10 @@
 //! Inner ops end first, so that an outer op's definition replaces what its parts left.
 
 use crate::arguments::{Arguments, Call, Tensor, most_roles};
-use crate::blocks::WeightRead;
 use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, sizes_of};
 use crate::rules::{Rule, by_value, output_shape};
 use crate::sizes::{SizeRole, Sizes};
-use crate::sources::{Source, SourcePlace, Sources, argument_use, keeps_source};
+use crate::sources::{Source, SourcePlace, Sources, WeightRead, argument_use, keeps_source};
 use etlink_model::HostTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};

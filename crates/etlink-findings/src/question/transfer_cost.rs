@@ -11,7 +11,7 @@
 //! is the median over all pairs of sizes (Theil, 1950; Sen, 1968), which tolerates arbitrary errors
 //! in up to 29 % of the sizes.
 
-use super::sizes::{PredictedMemory, PredictedTime, PredictedTimes};
+use super::predicted::{PredictedMemory, PredictedTime, PredictedTimes};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
 use etlink_replay::{GraphEdits, ReplayGraph};
