@@ -55,7 +55,7 @@ pub enum PredictError {
     /// The program has another number of layers than stated.
     #[error("the program has {0} layers, not {1}")]
     OtherLayers(u64, u64),
-    /// The size grows more than [`MOST_TIMES`].
+    /// The size grows more than 1,000 times.
     #[error("{} grows more than {MOST_TIMES} times, too far from what was recorded", .0.name())]
     TooLarge(SizeRole),
     /// The stated size is that of no input.
