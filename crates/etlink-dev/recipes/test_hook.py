@@ -186,6 +186,36 @@ class HookFolder(unittest.TestCase):
         self.assertTrue(seen == [True] or not self.folder.exists(), seen)
 
 
+class Plans(unittest.TestCase):
+    """A rank plans a request that it has read; another command may have withdrawn it since."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        watch = module("watch")
+        self.watcher = object.__new__(watch.Watcher)
+        self.watcher.report = types.SimpleNamespace(folder=folder.name, path=lambda ending: f"{folder.name}/own.{ending}")
+        self.watcher.session = types.SimpleNamespace(armed={"warmup": 0, "steps": 1})
+        self.watcher.request = {"id": "a", "by": "etlink trigger"}
+
+    def plans(self, asked: str | None) -> bool:
+        """Whether there is a plan for request `a` after this rank has published it."""
+        if asked is not None:
+            (self.folder / "trigger.json").write_text(json.dumps({"id": asked, "by": "etlink trigger"}))
+        self.watcher.publish_plan({"id": "a", "first": 9})
+        return (self.folder / "plan.json").exists()
+
+    def test_a_request_that_is_there_is_planned(self):
+        self.assertTrue(self.plans("a"))
+
+    def test_a_request_that_is_gone_has_no_plan(self):
+        self.assertFalse(self.plans(None))
+
+    def test_a_request_that_another_has_replaced_has_no_plan(self):
+        self.assertFalse(self.plans("b"))
+
+
 LONGEST = ()
 
 if __name__ == "__main__":

@@ -818,6 +818,23 @@ class Withdrawn(Jobs):
         (asked,) = self.manifest()["ranks"][0]["asked"]
         self.assertIn(f"step {asked['first_step']} ", late.stdout)
 
+    def test_a_plan_that_goes_with_the_request(self):
+        """A rank may have made it while another command withdrew the request; this process is that rank."""
+        work = self.traces / ".etlink"
+        work.mkdir(parents=True)
+        (work / "host.7.armed").write_text(json.dumps({"pid": 7, "host": "h", "rank": 0, "answer": None, "asked": []}))
+        with open(work / "host.7.alive", "w") as alive:
+            fcntl.lockf(alive, fcntl.LOCK_EX)
+            waiting = self.wait_in_background("--timeout", "200")
+            asked = json.loads((work / "trigger.json").read_text())
+            (work / "plan.json").write_text(json.dumps({"id": asked["id"], "by": asked["by"], "first": 9}))
+            self.assertIn("recording starts at step 9", waiting.stderr.readline())
+            for name in ("trigger.json", "plan.json"):
+                (work / name).unlink()
+            out, err = waiting.communicate(timeout=300)
+        self.assertIn("another command has withdrawn the request", out)
+        self.assertEqual(waiting.returncode, 1, err)
+
     def test_at_the_same_moment(self):
         job = self.start_job("", f"torchrun --nproc-per-node 2 looping.py {self.stop} ddp", ranks=2)
         ends = []

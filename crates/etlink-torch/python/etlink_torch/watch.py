@@ -260,10 +260,8 @@ class Watcher:
         if request is not self.request or self.plan is not None or not self.session.has_answered(request):
             return
         self.plan_from(made, request, (self.session.answer[2] or 1_000_000) / 1e9)
-        # another may have taken the request back in this moment, whose file goes before the plan that says so
-        plan, found = self.read(PLAN), self.current_request()
-        is_asked = found is not None and found["id"] == request["id"]
-        self.plan = plan if is_asked and is_plan_of(plan, request) else None
+        plan = self.read(PLAN)
+        self.plan = plan if is_plan_of(plan, request) else None
 
     def plan_from(self, begin, request, fastest):
         """The first step that can be recorded, and how many seconds one takes."""
@@ -282,6 +280,12 @@ class Watcher:
             # of a request whose file somebody has removed
             self.remove_plan()
         self.write_new(PLAN, "plan", plan)
+        # A withdrawal may have come and gone since this rank read the request. Of its files, the request goes first.
+        asked = self.current_request()
+        if asked is None or asked["id"] != plan["id"]:
+            found = self.read(PLAN)
+            if found is not None and found["id"] == plan["id"]:
+                self.remove_plan()
 
     def is_being_written(self, plan):
         """Where there are no links a plan is empty for a moment: it may be that of a withdrawal."""

@@ -34,7 +34,7 @@ struct Waiting<'a> {
     planned: Option<u64>,
     /// Time since which processes are gone without a result.
     gone: Option<Instant>,
-    /// Time since which the request is gone without a plan.
+    /// Time since which the request and its plan are gone.
     withdrawn: Option<Instant>,
     /// True if the last process of the job has ended.
     is_over: bool,
@@ -126,15 +126,15 @@ impl Waiting<'_> {
                 peer.status.ended = true;
             }
         }
-        if self.planned.is_none() {
-            self.planned = self.job.planned(self.request);
-            if let Some(first) = self.planned {
-                notes::print_note(&format!("recording starts at step {first}"));
-            } else if self.is_over || self.job.is_asked(self.request) {
-                self.withdrawn = None;
-            } else {
-                self.withdrawn.get_or_insert_with(Instant::now);
-            }
+        let planned = self.job.planned(self.request);
+        if let (None, Some(first)) = (self.planned, planned) {
+            notes::print_note(&format!("recording starts at step {first}"));
+            self.planned = planned;
+        }
+        if planned.is_some() || self.is_over || self.job.is_asked(self.request) {
+            self.withdrawn = None;
+        } else {
+            self.withdrawn.get_or_insert_with(Instant::now);
         }
         self.read_manifest();
         Ok(())
@@ -186,12 +186,14 @@ impl Waiting<'_> {
 
     /// Returns true if another command has withdrawn the request.
     fn is_withdrawn(&self) -> bool {
-        let since = if self.planned.is_none() {
-            self.withdrawn
+        // A plan made while the request was withdrawn is removed, too: nobody records it.
+        let settling = if self.planned.is_none() {
+            SETTLING
         } else {
-            None
+            ENDING
         };
-        since.is_some_and(|since| since.elapsed() > SETTLING)
+        self.withdrawn
+            .is_some_and(|since| since.elapsed() > settling)
             && !self.peers.values().any(|peer| self.is_told(peer))
     }
 
@@ -284,6 +286,7 @@ impl Waiting<'_> {
     fn where_it_stands(&self, peer: &ArmedPeer) -> String {
         let made = self.job.steps_made(peer).unwrap_or_default();
         match self.planned {
+            _ if self.is_withdrawn() => "another command has withdrawn the request".to_owned(),
             Some(first) if made >= first => {
                 format!("since step {first}; the command did not wait for the end")
             }
@@ -291,7 +294,6 @@ impl Waiting<'_> {
                 "it has made {made} steps and records from step {first} on; the command did not wait \
                  for it"
             ),
-            None if self.is_withdrawn() => "another command has withdrawn the request".to_owned(),
             None if self.has_answered(peer) => {
                 "it waited for other ranks; the request is withdrawn".to_owned()
             }
