@@ -212,8 +212,9 @@ impl<'t> WorkedRows<'t> {
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
         let mut has_kernel = vec![false; owner_count(trace)];
         for row in 0..rows.len() {
-            let op = owner(trace, row).filter(|_| is_kernel(trace, row));
-            if let Some(op) = op {
+            if let Some(op) = owner(trace, row)
+                && is_kernel(trace, row)
+            {
                 has_kernel[op] = true;
             }
         }
@@ -347,14 +348,18 @@ impl<'t> CallSums<'t> {
                 .map(|(operations, bytes)| operations as f64 / bytes as f64),
             tflops: operations.and_then(rate),
             tb_per_s: bytes.and_then(rate),
-            bound: times.map(|[compute, memory, _]| match () {
-                () if compute > memory => OpBound::Compute,
-                () => OpBound::Memory,
+            bound: times.map(|[compute, memory, _]| {
+                if compute > memory {
+                    OpBound::Compute
+                } else {
+                    OpBound::Memory
+                }
             }),
             roof_ns,
-            roof_share: roof_ns
-                .filter(|_| seconds > 0.0)
-                .map(|roof| roof / 1e9 / seconds),
+            roof_share: match roof_ns {
+                Some(roof) if seconds > 0.0 => Some(roof / 1e9 / seconds),
+                _ => None,
+            },
             formula: main.and_then(|(_, (_, formula))| *formula),
             kernel: kernel.to_owned(),
             short_kernel: String::new(),

@@ -208,8 +208,9 @@ impl WhatIfQuestion {
         matches!(self, WhatIfQuestion::Straggler(_))
     }
 
-    /// Returns true if the answer uses the allocations of the recording.
-    pub fn needs_memory(&self) -> bool {
+    /// Returns true if the question is about the sizes of the program. Its answer uses the recorded
+    /// allocations, and must be that of all ranks.
+    pub fn is_about_sizes(&self) -> bool {
         matches!(self, WhatIfQuestion::Sizes(_))
     }
 

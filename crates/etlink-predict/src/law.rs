@@ -6,8 +6,8 @@
 //! ```
 //! The recorded duration is the anchor, so that only the ratio of the work is predicted. `c` is the
 //! part that no size changes. It is the same for all kernels of a kind, and was chosen by the
-//! recordings of an H200 in `testdata/gpu` and others of the same programs (see "Predictions" in
-//! the reference of the documentation).
+//! recordings of an H200 in `testdata/gpu` and others of the same programs (see "Runs
+//! of other sizes" in the reference of the documentation).
 
 use etlink_link::roofline::{RooflineFormula, RooflineWork};
 use etlink_model::DurationNs;

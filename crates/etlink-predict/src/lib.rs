@@ -28,9 +28,9 @@ pub use memory::{PredictedPeak, predicted_peaks};
 pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
 pub use sources::ShownSize;
 
-use crate::arguments::{Arguments, Tensor};
+use crate::arguments::{Arguments, Call, Tensor};
 use crate::blocks::{Blocks, find_blocks};
-use crate::dims::Shape;
+use crate::dims::{Dim, Shape};
 use crate::sources::Sources;
 use crate::walk::{EndedCall, find_sources, walk_ops};
 use etlink_link::roofline::{ArgumentValues, OpArguments, RooflineFormula, RooflineWork};
@@ -155,11 +155,9 @@ pub fn predict_sizes(
             outputs: changed_bytes(&ended.outputs.tensors, ended.output_shapes, &sizes),
             inputs: changed_bytes(&call.inputs.tensors, &call.shapes, &sizes),
         };
-        if ended.call.inputs.tensors.is_empty() {
-            return;
+        if !call.inputs.tensors.is_empty() {
+            work[node] = Some(changed_work(host, &ended, &sizes));
         }
-        let changed = changed_work(host, &ended, &sizes);
-        work[ended.call.node] = Some(changed);
     });
     let weights = weights.into_iter();
     let weights = weights.map(|(tensor, shape)| tensor_bytes(&tensor, &shape, &sizes));
@@ -217,31 +215,36 @@ fn tensor_bytes(tensor: &Tensor, shape: &Shape, sizes: &Sizes) -> ChangedBytes {
 fn changed_work(host: &HostTrace, ended: &EndedCall<'_>, sizes: &Sizes) -> ChangedWork {
     let (call, node) = (ended.call, ended.call.node);
     let (inputs, outputs) = (&host.nodes.inputs[node], &host.nodes.outputs[node]);
-    let types = [inputs.types, outputs.types].map(|id| host.names.get(id));
-    let values = std::str::from_utf8(host.span(inputs.values)).unwrap_or("");
-    let old_shapes = [inputs.shapes, outputs.shapes].map(|id| host.names.get(id).to_owned());
-    let new_shapes = [
-        changed_text(&call.inputs, &call.shapes, sizes),
-        changed_text(ended.outputs, ended.output_shapes, sizes),
-    ];
-    let of = |shapes: &[String; 2]| {
-        let [mut read, mut written] = [TensorShapes::default(), TensorShapes::default()];
-        read.read(&shapes[0], types[0]);
-        written.read(&shapes[1], types[1]);
-        let work = work_from_shapes(
-            call.full_name,
-            OpArguments {
-                inputs: &read,
-                outputs: (!written.is_empty()).then_some(&written),
-                values: ArgumentValues::new(values),
-            },
-        );
-        work_or_bytes(work, &read, &written)
-    };
-    ChangedWork {
-        old: of(&old_shapes),
-        new: of(&new_shapes),
+    let old_shapes = [inputs.shapes, outputs.shapes].map(|id| host.names.get(id));
+    let old = work_of(host, call, old_shapes);
+    let mut shapes = call.shapes.iter().chain(ended.output_shapes);
+    let is_same = |dim: &Dim| dim.changed(sizes) == dim.size();
+    if shapes.all(|shape| shape.iter().all(is_same)) {
+        return ChangedWork { old, new: old };
     }
+    let read = changed_text(&call.inputs, &call.shapes, sizes);
+    let written = changed_text(ended.outputs, ended.output_shapes, sizes);
+    ChangedWork {
+        old,
+        new: work_of(host, call, [&read, &written]),
+    }
+}
+
+/// Returns the work of a call with these shapes of its inputs and outputs, list text.
+fn work_of(host: &HostTrace, call: &Call<'_>, [inputs, outputs]: [&str; 2]) -> RooflineWork {
+    let node = call.node;
+    let (given, returned) = (&host.nodes.inputs[node], &host.nodes.outputs[node]);
+    let (mut read, mut written) = (TensorShapes::default(), TensorShapes::default());
+    read.read(inputs, host.names.get(given.types));
+    written.read(outputs, host.names.get(returned.types));
+    let values = std::str::from_utf8(host.span(given.values)).unwrap_or("");
+    let arguments = OpArguments {
+        inputs: &read,
+        outputs: (!written.is_empty()).then_some(&written),
+        values: ArgumentValues::new(values),
+    };
+    let work = work_from_shapes(call.full_name, arguments);
+    work_or_bytes(work, &read, &written)
 }
 
 /// Returns the bytes of all arguments for an op whose work is not known.

@@ -40,10 +40,13 @@ pub struct PredictedPeak {
     pub unknown_bytes: u64,
 }
 
-/// Returns the peak memory of each device whose allocator counts; empty if the recording has no
-/// allocations (`profile_memory`). O(events · ops around each).
-pub fn predicted_peaks(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<PredictedPeak> {
-    let blocks = allocated_blocks(trace, prediction);
+/// Returns the peak memory of each device whose allocator counts, none if the recording has no
+/// allocations (`profile_memory`). `None` if weights change and several devices may hold them.
+/// O(events · ops around each).
+pub fn predicted_peaks(
+    trace: &LinkedTrace,
+    prediction: &SizePrediction,
+) -> Option<Vec<PredictedPeak>> {
     let mut devices: Vec<(i32, i32)> = vec![];
     let memory = &trace.device.memory;
     for row in 0..memory.len() {
@@ -57,13 +60,13 @@ pub fn predicted_peaks(trace: &LinkedTrace, prediction: &SizePrediction) -> Vec<
     // The trace does not show which weights each of several devices holds.
     let mut weights = prediction.weights.iter();
     if devices.len() > 1 && weights.any(|weight| weight.new != weight.old) {
-        return vec![];
+        return None;
     }
+    let blocks = allocated_blocks(trace, prediction);
     let known = KnownBlocks::new(trace, prediction, &blocks);
-    devices
-        .into_iter()
-        .map(|device| known.peak(trace, device))
-        .collect()
+    let peaks = devices.into_iter();
+    let peaks = peaks.map(|device| known.peak(trace, device));
+    Some(peaks.collect())
 }
 
 /// Returns the tensor of each allocation; `None` for frees and unknown blocks.

@@ -1,6 +1,7 @@
 //! Tensors that a recording does not produce: data and weights; and the sizes that they show.
 
 use crate::arguments::Tensor;
+use crate::dims::{Dim, Factor, Shape};
 use crate::sizes::{Size, SizeRequest, SizeRole, Sizes};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,9 +171,7 @@ impl Sources {
         };
         is_sequence.then_some(batch)
     }
-}
 
-impl Sources {
     /// Returns the weights in the order of their first use, without states of optimizers.
     pub(crate) fn layer_weights(&self) -> impl Iterator<Item = SourcePlace> {
         let weights = self.all.iter().filter(|(_, source)| {
@@ -180,6 +179,33 @@ impl Sources {
             source.is_weight() && !is_state && !source.sizes.is_empty()
         });
         weights.map(|(place, _)| *place)
+    }
+
+    /// Returns the dimensions of a source: data has the batch first, then the sequence; weights
+    /// have multiples of the width.
+    pub(crate) fn shape(&self, place: SourcePlace, tensor: &Tensor, sizes: &Sizes) -> Shape {
+        let source = self.all.get(&place);
+        let is_weight = source.is_some_and(Source::is_weight);
+        let is_table = source.is_some_and(Source::is_table);
+        let dims = tensor.sizes.iter().enumerate().map(|(at, size)| {
+            if is_weight {
+                self.weight_dim(is_table && at == 0, *size, sizes)
+            } else {
+                data_dim(&tensor.sizes, at, sizes)
+            }
+        });
+        dims.collect()
+    }
+
+    fn weight_dim(&self, is_row_of_table: bool, size: u64, sizes: &Sizes) -> Dim {
+        let Some(width) = sizes.old(SizeRole::Width) else {
+            return Dim::fixed(size);
+        };
+        let is_vocabulary = size != width && self.tables.contains(&size);
+        if !size.is_multiple_of(width) || is_row_of_table || is_vocabulary {
+            return Dim::fixed(size);
+        }
+        Dim::multiple(size / width, SizeRole::Width, width)
     }
 
     /// Returns the sizes of a source.
@@ -241,4 +267,25 @@ pub(crate) fn keeps_source(name: &str) -> bool {
         "select",
     ];
     KEEPING.contains(&name)
+}
+
+/// Returns a dimension of data by its size.
+fn data_dim(sizes: &[u64], at: usize, known: &Sizes) -> Dim {
+    let size = sizes[at];
+    let (batch, sequence) = (known.old(SizeRole::Batch), known.old(SizeRole::Sequence));
+    if at == 0 {
+        if batch == Some(size) {
+            return Dim::one(Factor::Of(SizeRole::Batch, size));
+        }
+        if let (Some(batch), Some(sequence)) = (batch, sequence)
+            && size == batch.saturating_mul(sequence)
+        {
+            let rows = Dim::one(Factor::Of(SizeRole::Batch, batch));
+            return rows.joined(&Dim::one(Factor::Of(SizeRole::Sequence, sequence)));
+        }
+    }
+    if sequence == Some(size) {
+        return Dim::one(Factor::Of(SizeRole::Sequence, size));
+    }
+    Dim::fixed(size)
 }

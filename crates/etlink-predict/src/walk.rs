@@ -8,9 +8,9 @@
 //! Inner ops end first, so that an outer op's definition replaces what its parts left.
 
 use crate::arguments::{Arguments, Call, Tensor, most_roles};
-use crate::dims::{Dim, Factor, Shape, fixed_shape, reshape, sizes_of};
+use crate::dims::{Dim, Shape, fixed_shape, reshape, sizes_of};
 use crate::rules::{Rule, by_value, output_shape};
-use crate::sizes::{SizeRole, Sizes};
+use crate::sizes::Sizes;
 use crate::sources::{Source, SourcePlace, Sources, WeightRead, argument_use, keeps_source};
 use etlink_model::HostTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -111,10 +111,10 @@ impl<'t, 's> Walk<'t, 's> {
         let full_name = self.host.names.get(nodes.name[node]);
         let name = full_name.rsplit_once("::").map_or("", |(_, name)| name);
         let inputs = Arguments::read(self.host, &nodes.inputs[node]);
-        let shapes = inputs.tensors.iter();
-        let shapes = shapes.enumerate();
-        let shapes = shapes.map(|(at, tensor)| self.input_shape((node, at), tensor, full_name));
-        let shapes: Vec<Shape> = shapes.collect();
+        let mut shapes = vec![];
+        for (at, tensor) in inputs.tensors.iter().enumerate() {
+            shapes.push(self.input_shape((node, at), tensor, full_name));
+        }
         if name == "embedding"
             && let Some(table) = inputs.tensors.first()
         {
@@ -124,14 +124,14 @@ impl<'t, 's> Walk<'t, 's> {
             self.stacks.insert(inputs.tensors.len() as u64);
         }
         for tensor in &inputs.tensors {
-            if let Some(source) = self.source_of.get(&tensor.id) {
-                self.reads.push((node, *source));
-            }
-            if let Some(source) = self.source_of.get(&tensor.id)
-                && let Some(found) = argument_use(full_name, tensor)
+            let Some(place) = self.source_of.get(&tensor.id) else {
+                continue;
+            };
+            self.reads.push((node, *place));
+            if let Some(found) = argument_use(full_name, tensor)
+                && let Some(source) = self.sources.get_mut(place)
             {
-                let source = self.sources.get_mut(source);
-                source.map(|source| source.uses.insert(found));
+                source.uses.insert(found);
             }
         }
         if let Some(outer) = self.open.last_mut() {
@@ -338,53 +338,4 @@ fn joined_dims(call: &Call<'_>, size: u64) -> Option<Dim> {
         }
         None
     })
-}
-
-impl Sources {
-    /// Returns the dimensions of a source: data has the batch first, then the sequence; weights
-    /// have multiples of the width.
-    fn shape(&self, place: SourcePlace, tensor: &Tensor, sizes: &Sizes) -> Shape {
-        let source = self.all.get(&place);
-        let is_weight = source.is_some_and(Source::is_weight);
-        let is_table = source.is_some_and(Source::is_table);
-        let dims = tensor.sizes.iter().enumerate().map(|(at, size)| {
-            if is_weight {
-                self.weight_dim(is_table && at == 0, *size, sizes)
-            } else {
-                data_dim(&tensor.sizes, at, sizes)
-            }
-        });
-        dims.collect()
-    }
-
-    fn weight_dim(&self, is_row_of_table: bool, size: u64, sizes: &Sizes) -> Dim {
-        let Some(width) = sizes.old(SizeRole::Width) else {
-            return Dim::fixed(size);
-        };
-        let is_vocabulary = size != width && self.tables.contains(&size);
-        if !size.is_multiple_of(width) || is_row_of_table || is_vocabulary {
-            return Dim::fixed(size);
-        }
-        Dim::multiple(size / width, SizeRole::Width, width)
-    }
-}
-
-fn data_dim(sizes: &[u64], at: usize, known: &Sizes) -> Dim {
-    let size = sizes[at];
-    let (batch, sequence) = (known.old(SizeRole::Batch), known.old(SizeRole::Sequence));
-    if at == 0 {
-        if batch == Some(size) {
-            return Dim::one(Factor::Of(SizeRole::Batch, size));
-        }
-        if let (Some(batch), Some(sequence)) = (batch, sequence)
-            && size == batch.saturating_mul(sequence)
-        {
-            let rows = Dim::one(Factor::Of(SizeRole::Batch, batch));
-            return rows.joined(&Dim::one(Factor::Of(SizeRole::Sequence, sequence)));
-        }
-    }
-    if sequence == Some(size) {
-        return Dim::one(Factor::Of(SizeRole::Sequence, size));
-    }
-    Dim::fixed(size)
 }

@@ -59,7 +59,8 @@ pub(crate) fn slow_host_note(trace: &LinkedTrace) -> Option<String> {
     }
     let cost = recording_cost(trace).filter(|cost| *cost >= MUCH_PER_OP)?;
     let remedy = command_only(
-        "; --remove-overhead corrects for this, and etlink record --interleave avoids most of it"
+        "; findings, analyze and replay correct for this with --remove-overhead, and etlink record \
+         --interleave avoids most of it"
             .to_owned(),
     );
     Some(format!(

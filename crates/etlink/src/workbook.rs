@@ -175,8 +175,13 @@ fn head(column: &str) -> String {
     let unit = UNITS.iter().find(|(end, _)| column.ends_with(end));
     match unit {
         Some((end, unit)) => {
-            let short = column.strip_suffix(end).filter(|_| end.starts_with('_'));
-            format!("{} ({unit})", short.unwrap_or(column).replace('_', " "))
+            // `sum_ns` is a sum in ns; of `gb_per_s` the whole name is the figure's
+            let short = if end.starts_with('_') {
+                column.strip_suffix(end).unwrap_or(column)
+            } else {
+                column
+            };
+            format!("{} ({unit})", short.replace('_', " "))
         }
         None => column.replace('_', " "),
     }

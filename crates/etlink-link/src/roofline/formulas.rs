@@ -4,7 +4,7 @@ use super::attention::{AttentionMask, attention_mask};
 use super::convolution::{is_convolution, is_transposed, output_dims};
 use super::outputs::{
     Scattered, broadcast, broadcast_elements, is_scattered, only_writes_first, partly_read_bytes,
-    scattered, written_bytes,
+    picked_elements, scattered, written_bytes,
 };
 use super::shapes::elements_of;
 use super::values::ArgumentValues;
@@ -107,15 +107,23 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     if is_in_place && is_scattered(plain) {
         return scattered_work(plain, inputs, values);
     }
-    let read = partly_read_bytes(plain, inputs, values).unwrap_or_else(|| inputs.bytes());
+    let picked = picked_elements(plain, inputs);
+    let read = picked.as_ref().map(|picked| picked.read_bytes);
+    let read = read.or_else(|| partly_read_bytes(plain, inputs, values));
+    let read = read.unwrap_or_else(|| inputs.bytes());
     let counted = counted(plain, arguments);
     let (operations, formula) = match counted {
         Some((operations, formula, _)) => (operations, formula),
-        None => per_element(plain, inputs, outputs),
+        None => match &picked {
+            Some(picked) => (picked.elements, RooflineFormula::Reduction),
+            None => per_element(plain, inputs, outputs),
+        },
     };
     let written = if only_writes_first(plain, is_in_place) {
         // its first argument is one of the inputs
         Some(0)
+    } else if let Some(bytes) = picked.and_then(|picked| picked.written_bytes) {
+        Some(bytes)
     } else if let Some(outputs) = outputs {
         Some(outputs.bytes())
     } else if let Some((_, _, written)) = counted {

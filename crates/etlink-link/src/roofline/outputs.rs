@@ -142,6 +142,38 @@ pub(super) fn written_bytes(
     }
 }
 
+/// Elements that a loss picks from its input: one for each target.
+pub(super) struct PickedElements {
+    /// Number of elements.
+    pub(super) elements: u64,
+    /// Bytes that the op reads: the elements, or in the backward pass the gradient, and the targets.
+    pub(super) read_bytes: u64,
+    /// Bytes that the op itself writes, if not all of its output: another op fills the rest with 0.
+    pub(super) written_bytes: Option<u64>,
+}
+
+/// Returns the elements that a negative log-likelihood picks; `None` for other ops.
+pub(super) fn picked_elements(name: &str, inputs: &TensorShapes) -> Option<PickedElements> {
+    let first = match name {
+        "nll_loss_forward" | "nll_loss2d_forward" => 0,
+        "nll_loss_backward" | "nll_loss2d_backward" => 1,
+        _ => return None,
+    };
+    let (input, target) = (inputs.argument(first)?, inputs.argument(first + 1)?);
+    let elements = target.elements();
+    let picked = elements.saturating_mul(input.element_bytes);
+    let (read, written_bytes) = if first == 0 {
+        (picked, None)
+    } else {
+        (inputs.argument(0)?.bytes(), Some(picked))
+    };
+    Some(PickedElements {
+        elements,
+        read_bytes: read.saturating_add(target.bytes()),
+        written_bytes,
+    })
+}
+
 /// Returns the bytes read by an op that reads only the table rows named by its indices; `None` for
 /// other ops.
 pub(super) fn partly_read_bytes(

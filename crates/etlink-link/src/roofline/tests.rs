@@ -35,6 +35,24 @@ fn work_with_values(name: &str, shapes: &str, out_shapes: &str, values: &str) ->
     work_from_shapes(name, arguments)
 }
 
+/// The kernels touch one element for each target, and their calls of `zero_` fill the rest.
+#[test]
+fn losses_of_targets_touch_one_element_each() {
+    let forward = work("aten::nll_loss_forward", "[[64, 1000], [64]]", "[[], []]");
+    // 64 elements and 64 targets are read, two numbers written
+    assert_eq!(
+        (forward.operations, forward.bytes),
+        (64, 4 * 64 * 2 + 4 * 2)
+    );
+    let shapes = "[[], [64, 1000], [64]]";
+    let backward = work("aten::nll_loss_backward", shapes, "[[64, 1000]]");
+    // the gradient of the loss and 64 targets are read, 64 elements written
+    assert_eq!(
+        (backward.operations, backward.bytes),
+        (64, 4 + 4 * 64 + 4 * 64)
+    );
+}
+
 /// Figures of `torch.utils.flop_counter.FlopCounterMode`, PyTorch 2.15.0 on a CPU.
 #[test]
 fn operations_are_those_that_pytorch_counts() {

@@ -103,7 +103,9 @@ impl ReplayConfig {
 
 /// Rejects several questions about sizes: each would start from the recorded sizes.
 pub(super) fn check_size_questions(questions: &[WhatIfQuestion]) -> Result<()> {
-    let sizes = questions.iter().filter(|question| question.needs_memory());
+    let sizes = questions
+        .iter()
+        .filter(|question| question.is_about_sizes());
     let sizes: Vec<String> = sizes.map(WhatIfQuestion::to_string).collect();
     if sizes.len() > 1 {
         bail!(
@@ -116,7 +118,7 @@ pub(super) fn check_size_questions(questions: &[WhatIfQuestion]) -> Result<()> {
 
 /// Returns the events that questions need: allocations for the memory of other sizes.
 pub(super) fn kept_events(questions: &[WhatIfQuestion]) -> KeepEvents {
-    if questions.iter().any(WhatIfQuestion::needs_memory) {
+    if questions.iter().any(WhatIfQuestion::is_about_sizes) {
         KeepEvents::Memory
     } else {
         KeepEvents::Graph

@@ -159,7 +159,7 @@ impl ReplayConfig {
             // If at least one rank has an answer, the question may not apply to the others.
             match failed.first() {
                 // Ranks of different sizes would be no run.
-                Some(why) if failed.len() == ranks.len() || question.needs_memory() => {
+                Some(why) if failed.len() == ranks.len() || question.is_about_sizes() => {
                     return Err(no_answer(input, question, why));
                 }
                 Some(why) => notes.push(format!(
