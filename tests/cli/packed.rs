@@ -1,6 +1,10 @@
-//! Compressed graphs: written, read by every command, and replaced.
+//! Compressed graphs: written, read by every command, and replaced; packed folders and other files
+//! that people are sent.
 
 use crate::tool::Tool;
+use std::fs::File;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
 
 const LINK: &str = "link --host {pairs}/ddp2-2.15.0/torch_et_0.json.gz \
                     --device {pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
@@ -126,4 +130,129 @@ fn a_rank_that_is_packed_otherwise_replaces_its_file() {
     names.retain(|name| name.contains(".et"));
     assert_eq!(names, ["ddp2-2.15.0.0.et", "ddp2-2.15.0.1.et"]);
     tool.run("check run").exits(0).says("2 ranks together");
+}
+
+/// Traces of a run of two ranks.
+fn traces() -> Vec<(String, Vec<u8>)> {
+    let pairs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/pairs/ddp2-2.15.0");
+    let names = [
+        "kineto_trace_0",
+        "kineto_trace_1",
+        "torch_et_0",
+        "torch_et_1",
+    ];
+    let read = |name: &str| {
+        let name = format!("{name}.json.gz");
+        let content = std::fs::read(pairs.join(&name)).expect("a trace");
+        (name, content)
+    };
+    names.map(read).to_vec()
+}
+
+/// Returns a tar archive with the traces in a folder, and a file that would be outside.
+fn packed_as_tar() -> Vec<u8> {
+    let mut tar = tar::Builder::new(vec![]);
+    let mut add = |name: &str, content: &[u8]| {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        // the builder refuses names that leave the archive
+        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_cksum();
+        tar.append(&header, content).expect("packs");
+    };
+    for (name, content) in traces() {
+        add(&format!("run/{name}"), &content);
+    }
+    add("../kineto_trace_2.json", b"{\"traceEvents\": []}");
+    tar.into_inner().expect("packs")
+}
+
+#[test]
+fn a_packed_folder_is_read_as_the_folder() {
+    let tool = Tool::new();
+    for (name, content) in traces() {
+        tool.file(&format!("run/{name}"), content);
+    }
+    let tar = packed_as_tar();
+    let mut zip = zip::ZipWriter::new(File::create(tool.path("run.ZIP")).expect("creates"));
+    for (name, content) in traces() {
+        let options = zip::write::SimpleFileOptions::default();
+        zip.start_file(format!("__MACOSX/._{name}"), options)
+            .expect("packs");
+        zip.write_all(b"\0\x05\x16\x07").expect("packs");
+        zip.start_file(name, options).expect("packs");
+        zip.write_all(&content).expect("packs");
+    }
+    zip.finish().expect("packs");
+    tool.file(
+        "run.tar.zst",
+        zstd::encode_all(Cursor::new(&tar), 3).expect("packs"),
+    );
+    tool.file("run.tar", tar);
+
+    tool.run("merge run -o merged").exits(0);
+    let found = tool.run("findings run --json").exits(0).stdout;
+    for archive in ["run.ZIP", "run.tar.zst", "run.tar", "run.tar/run"] {
+        let merged = format!("merged-{}", archive.replace('/', "-"));
+        tool.run(&format!("merge {archive} -o {merged}")).exits(0);
+        let folder = tool.path(&merged);
+        let folder = match folder.join("run") {
+            inner if inner.is_dir() => inner,
+            _ => folder,
+        };
+        for name in ["run.0.et", "run.1.et", "comm_group.json"] {
+            let written = std::fs::read(folder.join(name)).expect("written");
+            assert!(
+                written == tool.read(&format!("merged/{name}")),
+                "{archive}: {name}"
+            );
+        }
+        let answer = tool
+            .run(&format!("findings {archive} --json"))
+            .exits(0)
+            .stdout;
+        assert_eq!(answer.lines().count(), found.lines().count(), "{archive}");
+    }
+    let pair = "--host run.tar/run/torch_et_0.json.gz --device run.tar/run/kineto_trace_0.json.gz";
+    tool.run(&format!("link {pair} -o 0.et")).exits(0);
+}
+
+#[test]
+fn a_damaged_archive_is_an_error_that_says_so() {
+    let tool = Tool::new();
+    let tar = packed_as_tar();
+    tool.file("cut.tar", &tar[..tar.len() / 2]);
+    tool.file("page.zip", "<!DOCTYPE html>");
+    for archive in ["cut.tar", "page.zip"] {
+        for command in ["ranks", "merge -o out", "analyze"] {
+            let ran = tool.run(&format!("{command} {archive}")).exits(2);
+            assert!(ran.stderr.contains("cannot be unpacked"), "{}", ran.stderr);
+        }
+    }
+}
+
+#[test]
+fn utf_16_is_read_as_utf_8() {
+    let tool = Tool::new();
+    let (_, packed) = traces().remove(0);
+    let mut text = String::new();
+    let mut unpacked = flate2::read::GzDecoder::new(&packed[..]);
+    unpacked.read_to_string(&mut text).expect("unpacks");
+    let units = || "\u{feff}".encode_utf16().chain(text.encode_utf16());
+    tool.file("plain.json", &text);
+    tool.file(
+        "le.json",
+        units().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
+    );
+    tool.file(
+        "be.json",
+        units().flat_map(u16::to_be_bytes).collect::<Vec<u8>>(),
+    );
+    let answers = ["plain", "le", "be"].map(|name| {
+        let ran = tool.run(&format!("analyze {name}.json --json")).exits(0);
+        ran.stdout.replace(&format!("{name}.json"), "FILE")
+    });
+    assert_eq!(answers[0], answers[1]);
+    assert_eq!(answers[0], answers[2]);
 }

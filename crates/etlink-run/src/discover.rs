@@ -142,6 +142,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.name()));
                 }
+            } else if entry.name().as_encoded_bytes().starts_with(b"._") {
+                // what macOS keeps beside a file on other systems and in archives
             } else if !entry.may_be_file() {
                 // a pipe without a writer would block forever
             } else if is_trace_name(&path)

@@ -18,6 +18,8 @@ pub(crate) fn may_be_file(path: &Path) -> bool {
 pub fn is_folder(path: &Path) -> bool {
     match storage::file_data(path) {
         Ok(found) => found.kind == StoredKind::Folder,
+        // listing it reports the reason
+        Err(_) if storage::is_archive(path) => true,
         // for an object store, its names have already been listed
         Err(error) => !is_url(path) && !is_absence(&error) && storage::list(path).is_ok(),
     }

@@ -1,6 +1,7 @@
 //! Opens traces: files or standard input; plain, gzip or zstd, detected by content.
 
 pub(crate) mod database;
+mod foreign;
 mod gzip;
 mod kind;
 mod member;
@@ -15,10 +16,11 @@ pub use wanted::WantedTrace;
 use crate::Progress;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::storage::{self, StoredKind, is_url, shown_path};
+use crate::storage::{self, StoredKind, shown_path};
 #[cfg(feature = "sqlite")]
 use database::UnpackedFile;
 use database::{MAGIC, ask_tables, kind_of_pages};
+use encoding_rs_io::DecodeReaderBytes;
 use etlink_chakra::read::sniff;
 use etlink_chakra::simulated::is_astra_log;
 use etlink_flight_recorder::is_flight_dump;
@@ -26,6 +28,7 @@ use etlink_model::Failure;
 use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
 use etlink_workload::text_workload::is_text_workload;
+use foreign::foreign_kind;
 use gzip::Gzip;
 use memchr::memmem;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
@@ -168,6 +171,7 @@ fn from_source(
     }
     // standard input cannot seek back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
+    let is_utf16 = matches!(magic[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
     let is_packed = matches!(
         magic[..],
@@ -179,6 +183,8 @@ fn from_source(
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(Zstd::new(buffered(stored)).with_path(FileAction::Unpack, path)?)
         }
+        // as a Windows shell writes redirected text
+        _ if is_utf16 => Box::new(DecodeReaderBytes::new(stored)),
         _ => Box::new(stored),
     };
     let mut head = vec![];
@@ -238,7 +244,7 @@ fn from_source(
         content = Box::new(TorchText::new(content));
     }
     // compressed input and non-files are streams, without random access
-    let is_plain = !is_packed && stored_bytes.is_some() && !is_url(path);
+    let is_plain = !is_packed && !is_utf16 && stored_bytes.is_some() && storage::is_on_disk(path);
     let plain_path = is_plain.then(|| path.to_owned());
     Ok(InputFile {
         name,
@@ -265,6 +271,9 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     }
     if head.starts_with(PARQUET_MAGIC) {
         return InputKind::ParquetTable;
+    }
+    if let Some(kind) = foreign_kind(head) {
+        return kind;
     }
     // A pickle's first bytes are also the length of a Chakra message of 256 bytes or more.
     if is_flight_dump(head) {

@@ -61,6 +61,22 @@ pub enum InputKind {
     AstraLog,
     /// A workload of ASTRA-sim 1.0.
     TextWorkload,
+    /// A packed folder.
+    Archive,
+    /// A file packed with xz, bzip2, 7z or LZ4.
+    OtherPacking,
+    /// A web page.
+    Html,
+    /// A snapshot of PyTorch's allocator.
+    MemorySnapshot,
+    /// A recording of a browser's developer tools.
+    DevTools,
+    /// CSV or JSON of rocprof, before rocprofv3.
+    Rocprof,
+    /// A trace of an Ascend device.
+    Ascend,
+    /// A profile of Triton's Proton.
+    Proton,
     /// Anything else.
     #[default]
     Unknown,
@@ -90,6 +106,14 @@ impl InputKind {
             InputKind::WorkloadCard => "a workload card (ccl-bench)",
             InputKind::AstraLog => "an ASTRA-sim log",
             InputKind::TextWorkload => "a text workload of ASTRA-sim 1.0",
+            InputKind::Archive => "an archive (a packed folder)",
+            InputKind::OtherPacking => "packed with xz, bzip2, 7z or LZ4",
+            InputKind::Html => "a web page",
+            InputKind::MemorySnapshot => "a snapshot of PyTorch's allocator",
+            InputKind::DevTools => "a recording of a browser's developer tools",
+            InputKind::Rocprof => "a recording of rocprof before rocprofv3",
+            InputKind::Ascend => "a trace of an Ascend device",
+            InputKind::Proton => "a profile of Triton's Proton",
             InputKind::Unknown => "an unknown kind of file",
         }
     }
@@ -136,35 +160,31 @@ impl InputKind {
             InputKind::AstraLog => "simulated, with the graphs next to it or --graphs",
             InputKind::TextWorkload => "convert, with --ranks",
             InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
-            InputKind::ParquetTable | InputKind::OtherSqlite | InputKind::Unknown => "nothing",
+            InputKind::Archive => "all commands that take a folder",
+            InputKind::ParquetTable
+            | InputKind::OtherSqlite
+            | InputKind::OtherPacking
+            | InputKind::Html
+            | InputKind::MemorySnapshot
+            | InputKind::DevTools
+            | InputKind::Rocprof
+            | InputKind::Ascend
+            | InputKind::Proton
+            | InputKind::Unknown => "nothing",
         }
     }
 
     /// Returns true if this kind is read as a device trace.
     pub fn is_device_trace(self) -> bool {
-        match self {
+        matches!(
+            self,
             InputKind::KinetoTrace
-            | InputKind::XlaSpace
-            | InputKind::XlaJson
-            | InputKind::NsysSqlite
-            | InputKind::RocprofJson
-            | InputKind::RocpdSqlite => true,
-            InputKind::ChakraEt
-            | InputKind::ChakraJson
-            | InputKind::EtPlus
-            | InputKind::HostTrace
-            | InputKind::FlightRecorder
-            | InputKind::NcclInspector
-            | InputKind::NsysReport
-            | InputKind::ParquetTable
-            | InputKind::OtherSqlite
-            | InputKind::KernelMetrics
-            | InputKind::RequestLatencies
-            | InputKind::WorkloadCard
-            | InputKind::AstraLog
-            | InputKind::TextWorkload
-            | InputKind::Unknown => false,
-        }
+                | InputKind::XlaSpace
+                | InputKind::XlaJson
+                | InputKind::NsysSqlite
+                | InputKind::RocprofJson
+                | InputKind::RocpdSqlite
+        )
     }
 
     /// Returns true for measurements, which have no meaning without a trace.

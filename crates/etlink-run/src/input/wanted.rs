@@ -1,7 +1,7 @@
 //! Kinds of traces that callers want, and the error of another kind.
 
 use crate::error::RunError;
-use crate::input::InputKind;
+use crate::input::{InputKind, foreign};
 use etlink_model::Failure;
 
 /// Kind of file that an option or command wants.
@@ -29,6 +29,9 @@ impl WantedTrace {
     /// Returns the message for a file of another kind.
     fn problem(self, name: &str, kind: InputKind) -> String {
         let is = kind.describe();
+        if foreign::remedy(kind).is_some() {
+            return format!("{name} is {is}");
+        }
         let (option, what, _) = match self.pair() {
             Some(pair) => pair,
             None if self == WantedTrace::Capture => {
@@ -69,6 +72,9 @@ impl WantedTrace {
 
     /// Returns the remedy for a file of another kind.
     fn remedy(self, name: &str, kind: InputKind) -> String {
+        if let Some(remedy) = foreign::remedy(kind) {
+            return remedy.to_owned();
+        }
         if kind == InputKind::NsysReport {
             return format!(
                 "export it with `nsys export --type sqlite {name}`, and give the .sqlite file"

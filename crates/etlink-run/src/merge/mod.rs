@@ -34,7 +34,7 @@ use crate::output::{
 use crate::rank_results::{RankJob, cache_settings, cached_result};
 use crate::run::{LinkedRank, RankEntry, RunSet, RunSource, only_graphs};
 use crate::shard::Shard;
-use crate::storage;
+use crate::storage::{self, packed_name};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::RooflineDevice;
@@ -915,7 +915,10 @@ fn output_name(runs: &RunSet, run: &RunFiles) -> String {
     // `.` and `..` have no file name
     let whole = whole.canonicalize().unwrap_or(whole);
     match whole.file_name() {
-        Some(name) => name.to_string_lossy().into_owned(),
+        Some(name) => {
+            let name = name.to_string_lossy();
+            packed_name(&name).unwrap_or(&name).to_owned()
+        }
         None => "trace".to_owned(),
     }
 }

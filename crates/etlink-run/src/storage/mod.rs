@@ -1,8 +1,9 @@
-//! Files on a disk, in an object store or on a web server.
+//! Files on a disk, in an archive, in an object store or on a web server.
 //!
 //! All code that reads or lists files uses this module, so that it supports all of these places. A
 //! URL as a path keeps its text (`s3://bucket/key`), and is joined and split like any path.
 
+mod archive;
 #[cfg(feature = "s3")]
 mod client;
 #[cfg(feature = "s3")]
@@ -29,6 +30,7 @@ mod url;
 #[cfg(feature = "s3")]
 mod web_file;
 
+pub(crate) use archive::{is_archive, packed_name};
 pub use url::{is_url, path_without_secrets, without_secrets};
 pub(crate) use url::{is_web_url, shown_path};
 
@@ -119,6 +121,14 @@ impl FolderEntry {
 /// # Errors
 /// Fails if the file does not exist or cannot be inspected.
 pub fn file_data(path: &Path) -> io::Result<FileData> {
+    match archive::find(path)? {
+        Some(packed) => packed.data(),
+        None => stored_data(path),
+    }
+}
+
+/// Returns the metadata of a file; an archive is a file, too.
+fn stored_data(path: &Path) -> io::Result<FileData> {
     if is_url(path) {
         return objects::file_data(path);
     }
@@ -155,11 +165,19 @@ pub fn exists(path: &Path) -> bool {
     file_data(path).is_ok()
 }
 
-/// Opens a file. For a URL, a few blocks are fetched ahead of the reader.
+/// Opens a file; an archive as it is stored. For a URL, a few blocks are fetched ahead of the
+/// reader.
 ///
 /// # Errors
 /// Fails if the file does not exist or cannot be read. A folder on a disk fails at the first read.
 pub fn open(path: &Path) -> io::Result<OpenFile> {
+    match archive::find(path)? {
+        Some(packed) if !packed.is_archive() => packed.open(),
+        _ => open_stored(path),
+    }
+}
+
+fn open_stored(path: &Path) -> io::Result<OpenFile> {
     if is_url(path) {
         return objects::open(path);
     }
@@ -178,7 +196,9 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_url(path) {
         return objects::read(path);
     }
-    std::fs::read(path)
+    let mut bytes = vec![];
+    open(path)?.content.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a whole small file as text.
@@ -189,13 +209,19 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Opens a file for random access. A URL is copied to a temporary file, which is removed when
-/// closed.
+/// Returns true if the system can open a path: it is neither a URL nor in an archive.
+pub(crate) fn is_on_disk(path: &Path) -> bool {
+    let is_packed = || archive::find(path).is_ok_and(|found| found.is_some());
+    !is_url(path) && !is_packed()
+}
+
+/// Opens a file for random access. A file that is not on a disk is copied to a temporary file,
+/// which is removed when closed.
 ///
 /// # Errors
 /// Fails like [`open`], or if the copy cannot be written.
 pub fn open_to_seek(path: &Path) -> io::Result<File> {
-    if !is_url(path) {
+    if is_on_disk(path) {
         return File::open(path);
     }
     let mut copy = tempfile::tempfile()?;
@@ -226,7 +252,7 @@ pub(crate) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     if is_url(path) {
         return objects::read_end(path, last);
     }
-    let mut file = File::open(path)?;
+    let mut file = open_to_seek(path)?;
     // no file exceeds the range of an offset
     file.seek(SeekFrom::End(-(last.len() as i64)))?;
     file.read_exact(last)
@@ -238,6 +264,9 @@ pub(crate) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
 /// # Errors
 /// Fails if the folder cannot be listed.
 pub fn list(folder: &Path) -> io::Result<Vec<FolderEntry>> {
+    if let Some(packed) = archive::find(folder)? {
+        return packed.list(folder);
+    }
     if is_url(folder) {
         return objects::list(folder);
     }

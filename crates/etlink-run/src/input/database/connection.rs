@@ -4,7 +4,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::input::InputFile;
 use crate::interrupt::Changes;
-use crate::storage::{self, is_url};
+use crate::storage;
 use etlink_sqlite::set_safe_limits;
 use rusqlite::{Connection, OpenFlags};
 use std::ffi::OsString;
@@ -87,9 +87,9 @@ impl DatabaseFile {
         })
     }
 
-    /// Returns the database at a path; downloads it if the path is a URL.
+    /// Returns the database at a path; copies it if it is not on a disk.
     pub(super) fn at(path: &Path) -> Result<DatabaseFile, RunError> {
-        if !is_url(path) {
+        if storage::is_on_disk(path) {
             return Ok(DatabaseFile::on_disk(path));
         }
         let mut source = storage::open(path).with_path(FileAction::Open, path)?;

@@ -6,7 +6,7 @@ use super::{DatabaseProcess, MAGIC};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputFile, InputKind};
-use crate::storage::{self, is_url};
+use crate::storage;
 use etlink_sqlite::SqliteTables;
 use std::error::Error;
 use std::io::{self, Read, Seek};
@@ -68,8 +68,8 @@ fn unreadable(path: &Path, error: impl Error + Send + Sync + 'static) -> FileErr
 /// Counts the rows of a database that become events of a trace, to estimate their memory. Returns
 /// `None` if the file is not a known database.
 pub(crate) fn event_rows(path: &Path) -> Option<u64> {
-    // an estimate does not justify downloading a whole database
-    if is_url(path) || !is_database(path).unwrap_or(false) {
+    // an estimate does not justify copying a whole database
+    if !storage::is_on_disk(path) || !is_database(path).unwrap_or(false) {
         return None;
     }
     let file = DatabaseFile::on_disk(path);
