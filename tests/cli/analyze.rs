@@ -703,7 +703,7 @@ fn without_a_device() {
         "{kinds:?}"
     );
     assert_eq!(json[0]["stragglers"].as_array().map(Vec::len), Some(4));
-    tool.run("analyze {pairs}/tpdp4-2.15.0")
+    tool.run("analyze {pairs}/tpdp4-2.15.0 --all")
         .exits(0)
         .says("no device work in the trace")
         .says("ProfilerStep#2");
@@ -844,7 +844,7 @@ fn how_much_of_the_peaks_is_used() {
         .says(",all,tflops,0.01,TFLOP/s\n")
         .says(",all,hfu,5.0,%\n")
         .says(",all,bandwidth_utilization_all_reduce,0.1,ratio\n");
-    tool.run("analyze trace.json")
+    tool.run("analyze trace.json --all")
         .exits(0)
         .says("operations of matrix multiplications");
     let refused = tool.run("analyze trace.json --peak-tflops 0").exits(2);

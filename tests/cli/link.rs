@@ -18,6 +18,24 @@ fn every_op_of_a_recorded_pair_is_matched_by_id() {
 }
 
 #[test]
+fn traces_without_options_are_told_apart_by_content() {
+    let tool = Tool::new();
+    tool.run(&format!("link {MLP} -o named.et")).exits(0);
+    let [host, device] =
+        ["torch_et_0", "kineto_trace_0"].map(|name| format!("{{pairs}}/mlp-2.15.0/{name}.json.gz"));
+    for (output, traces) in [("a.et", [&host, &device]), ("b.et", [&device, &host])] {
+        let [first, second] = traces;
+        tool.run(&format!("link {first} {second} -o {output}"))
+            .exits(0);
+        assert!(tool.read(output) == tool.read("named.et"));
+    }
+    tool.run(&format!("link {device} -o alone.et")).exits(0);
+    for refused in [host.clone(), format!("{host} {host}"), "-".to_owned()] {
+        tool.run(&format!("link {refused}")).exits(2);
+    }
+}
+
+#[test]
 fn a_trace_without_ids_is_matched_by_order() {
     for case in [
         "mlp-2.3.1",

@@ -118,7 +118,7 @@ fn what_lies_in_the_folder_of_a_run_is_found() {
     // 8 · 1,024 tokens in steps of 0.9 ms
     let value = tokens["value"].as_f64().expect("a number");
     assert!((value - 8_192.0 / 0.0009).abs() < 1.0, "{value}");
-    tool.run("analyze job")
+    tool.run("analyze job --all")
         .exits(0)
         .says("request latencies")
         .says("2 decode");

@@ -106,7 +106,7 @@ fn times_at_the_ends_of_the_range_are_left_out() {
 fn recorded_steps_and_hlo_ops_are_analyzed() {
     let tool = Tool::new();
     let file = recorded("mlp-0.10.2/host.xplane.pb");
-    tool.run(&format!("analyze {}", file.display()))
+    tool.run(&format!("analyze {} --all", file.display()))
         .exits(0)
         .says("3 steps")
         .says("train#2")

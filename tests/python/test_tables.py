@@ -70,6 +70,8 @@ def lines_by_reader(table: etlink.Table) -> dict[str, list[dict[str, Any]]]:
         "pyarrow": pyarrow.table(table).to_pylist(),
         "duckdb": [dict(zip(relation.columns, row)) for row in relation.fetchall()],
         "pandas": pandas_lines(frame),
+        "rows": list(table),
+        "pandas from rows": pandas_lines(pandas.DataFrame(table)),
     }
 
 
@@ -305,3 +307,20 @@ def test_a_trace_that_states_its_rank_is_a_run_with_that_rank() -> None:
     assert run.ranks == etlink.open([trace]).ranks == [1]
     assert run[1].ranks == [1]
     assert {node["rank"] for node in run.critical_path().to_pylist()} == {1}
+
+
+def test_a_table_is_used_as_a_frame() -> None:
+    table = etlink.open(PAIRS / RUNS[0]).table("host_ops")
+    rows = table.to_pylist()
+    assert table.shape == (len(rows), len(table.columns))
+    assert table["name"] == [row["name"] for row in rows]
+    assert table.head().to_pylist() == rows[:5]
+    assert table.head(3).shape == (3, len(table.columns))
+    assert table.head(10**9).to_pylist() == rows
+    assert table.head(0).to_pylist() == []
+    with pytest.raises(KeyError, match="no_such.*columns: "):
+        table["no_such"]
+    with pytest.raises(TypeError, match="column"):
+        table[0]  # type: ignore[index]
+    first, second = iter(table), iter(table)
+    assert next(first) == next(second) == rows[0]

@@ -7,12 +7,13 @@ use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch, RecordBatchIterator, RecordBatchReader};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
 use etlink::documents::TraceDocument;
 use etlink_tables::TraceTable;
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Name of a capsule with a stream, in Arrow's PyCapsule interface.
 const STREAM_NAME: &std::ffi::CStr = c"arrow_array_stream";
@@ -108,6 +109,58 @@ impl Table {
         PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM_NAME)
     }
 
+    /// Number of rows and of columns.
+    #[getter]
+    fn shape(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
+        Ok((self.__len__(py)?, self.schema.fields().len()))
+    }
+
+    /// Iterates over the rows, as dictionaries.
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
+        let reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        Ok(Rows {
+            reader: Mutex::new(reader),
+            batch: None,
+            next: 0,
+        })
+    }
+
+    /// Returns the values of a column.
+    fn __getitem__<'py>(&self, py: Python<'py>, column: &str) -> PyResult<Bound<'py, PyList>> {
+        let Ok(index) = self.schema.index_of(column) else {
+            let columns = self.columns().join(", ");
+            let text = format!("{} has no column {column}; columns: {columns}", self.name);
+            return Err(PyKeyError::new_err(text));
+        };
+        let values = PyList::empty(py);
+        let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        while let Some(batch) = py.detach(|| reader.next()) {
+            let batch = batch.map_err(|error| to_exception(py, &error.into()))?;
+            for row in 0..batch.num_rows() {
+                values.append(cell_value(py, batch.column(index).as_ref(), row)?)?;
+            }
+            py.check_signals()?;
+        }
+        Ok(values)
+    }
+
+    /// Returns the first rows as a table of their own.
+    #[pyo3(signature = (rows=5))]
+    fn head(&self, py: Python<'_>, rows: usize) -> PyResult<Table> {
+        let mut first = RecordBatch::new_empty(Arc::clone(&self.schema));
+        let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
+        while first.num_rows() < rows
+            && let Some(batch) = py.detach(|| reader.next())
+        {
+            let more = batch
+                .map(|batch| batch.slice(0, batch.num_rows().min(rows - first.num_rows())))
+                .and_then(|batch| concat_batches(&self.schema, [&first, &batch]));
+            first = more.map_err(|error| to_exception(py, &error.into()))?;
+        }
+        let table = Table::new(self.name.clone(), TableSource::Batch(first));
+        table.map_err(|error| to_exception(py, &error))
+    }
+
     /// Returns the rows as dictionaries, at most `limit`.
     #[pyo3(signature = (limit=None))]
     fn to_pylist<'py>(
@@ -117,23 +170,55 @@ impl Table {
     ) -> PyResult<Bound<'py, PyList>> {
         let lines = PyList::empty(py);
         // batch by batch, so that a few rows of a million are cheap
-        let mut left = limit.unwrap_or(usize::MAX);
-        let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
-        // only making objects of a batch needs Python's lock
-        while let Some(batch) = py.detach(|| reader.next()) {
-            let batch = batch.map_err(|error| to_exception(py, &error.into()))?;
-            let taken = batch.num_rows().min(left);
-            for row in 0..taken {
-                lines.append(row_values(py, &batch, row)?)?;
-            }
-            left -= taken;
-            // a million rows take seconds
-            py.check_signals()?;
-            if left == 0 {
+        let mut rows = self.__iter__(py)?;
+        for _ in 0..limit.unwrap_or(usize::MAX) {
+            let Some(line) = rows.__next__(py)? else {
                 break;
-            }
+            };
+            lines.append(line)?;
         }
         Ok(lines)
+    }
+}
+
+/// Rows of a table that are still to come.
+#[pyclass(module = "etlink._etlink")]
+pub(crate) struct Rows {
+    /// A lock only because Python's classes are shared between threads.
+    reader: Mutex<Box<dyn RecordBatchReader + Send>>,
+    /// Batch of the next row; `None` before the first.
+    batch: Option<RecordBatch>,
+    /// Index of the next row in its batch.
+    next: usize,
+}
+
+#[pymethods]
+impl Rows {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        loop {
+            if let Some(batch) = &self.batch
+                && self.next < batch.num_rows()
+            {
+                self.next += 1;
+                return row_values(py, batch, self.next - 1).map(Some);
+            }
+            // a million rows take seconds
+            py.check_signals()?;
+            // only making objects of a batch needs Python's lock
+            let reader = self
+                .reader
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner);
+            let Some(batch) = py.detach(|| reader.next()) else {
+                return Ok(None);
+            };
+            self.batch = Some(batch.map_err(|error| to_exception(py, &error.into()))?);
+            self.next = 0;
+        }
     }
 }
 

@@ -135,14 +135,14 @@ pub enum EtlinkCommand {
     etlink link --host torch_et_0.json.gz --device kineto_trace_0.json.gz -o step.0.et\n  \
     etlink link --device kineto_trace_0.json.gz -o step.0.pftrace    for ui.perfetto.dev")]
 pub struct LinkArgs {
-    // no input of its own: a folder is answered with the command that takes one
-    #[arg(hide = true, value_name = "PATH")]
-    pub path: Option<PathBuf>,
+    /// Traces of the rank, host and device in any order; their content tells which is which
+    #[arg(value_name = "TRACE", num_args = ..=2)]
+    pub paths: Vec<PathBuf>,
     /// Host trace (PyTorch execution trace), also compressed; `-` is standard input
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
     /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also compressed; `-` is standard input
-    #[arg(long, value_name = "KINETO", required_unless_present = "path")]
+    #[arg(long, value_name = "KINETO", required_unless_present = "paths")]
     pub device: Option<PathBuf>,
     /// Kineto trace of the graph capture (ROCm), for ops and shapes of kernels of graph launches
     #[arg(long, value_name = "KINETO")]

@@ -52,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "record"])
+    return sorted({*__all__, "record", "plots", "hta"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _etlink
@@ -22,7 +23,7 @@ class Table:
 
     It has Arrow's PyCapsule interface (`__arrow_c_stream__`): `polars.DataFrame(table)`,
     `pyarrow.table(table)` and, for a variable `kernels`, `duckdb.sql("FROM kernels")` read it
-    without a copy.
+    without a copy. `pandas.DataFrame(table)` works, too; `to_pandas` is faster and keeps types.
     """
 
     def __init__(self, handle: _etlink.Table) -> None:
@@ -40,8 +41,30 @@ class Table:
         """Names of the columns."""
         return self._handle.columns
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return self._handle.shape
+
     def __len__(self) -> int:
         return len(self._handle)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Iterates over the rows, as dictionaries; `pandas.DataFrame(table)` reads them."""
+        return iter(self._handle)
+
+    def __getitem__(self, column: str) -> list[Any]:
+        """Returns the values of a column."""
+        if not isinstance(column, str):
+            raise TypeError(
+                f"a table is indexed by the name of a column, not by {type(column).__name__}; "
+                "iterate over it or use head() for rows"
+            )
+        return self._handle[column]
+
+    def head(self, rows: int = 5) -> Table:
+        """Returns the first rows as a table of their own."""
+        return Table(self._handle.head(rows))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Arrow's PyCapsule interface."""
@@ -82,11 +105,11 @@ class Table:
         return pyarrow.table(self)
 
     def __repr__(self) -> str:
-        return f"<etlink.Table {self.name}: {len(self)} lines, {len(self.columns)} columns>"
+        return f"<etlink.Table {self.name}: {len(self)} rows, {len(self.columns)} columns>"
 
     def _repr_html_(self) -> str:
         left = len(self) - SHOWN_LINES
-        more = f"<p>… {left} more lines</p>" if left > 0 else ""
+        more = f"<p>… {left} more rows</p>" if left > 0 else ""
         return html_table(self.to_pylist(SHOWN_LINES), self.columns) + more
 
 

@@ -41,11 +41,17 @@ pub struct AnalyzeArgs {
     /// peaks, collectives, sequences (with --sequences-of), memory, memory_timeline, requests,
     /// metrics, stragglers. With --compat hta, an unknown name lists HTA's tables.
     ///
-    /// Default: at the terminal all but gaps, stream_idle, op_launches, memory_timeline, counters,
-    /// metrics and stragglers; as JSON all but memory_timeline; as CSV breakdown.
+    /// Default: at the terminal utilization, kernels (without device work: host_ops) and idle; as
+    /// JSON all but memory_timeline; as CSV breakdown.
     #[arg(long, value_name = "NAME")]
     // no enum: the tables depend on --compat
     pub table: Option<String>,
+    /// Print all tables
+    ///
+    /// All but the long ones, which --table prints: gaps, stream_idle, op_launches,
+    /// memory_timeline, counters, metrics and stragglers.
+    #[arg(long, conflicts_with = "table")]
+    pub all: bool,
     /// Peak of the device in TFLOP/s (A100 in bf16: 312); adds its utilization to `metrics`
     #[arg(long, value_name = "TFLOPS", value_parser = parse_peak)]
     pub peak_tflops: Option<f64>,

@@ -8,6 +8,7 @@ use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
+use etlink_run::input::{self, InputKind};
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
@@ -26,10 +27,8 @@ struct LinkConfig {
 
 impl LinkConfig {
     /// Makes the configuration; rejects invalid arguments before any work is done.
-    fn from_args(args: LinkArgs, progress: &Progress) -> Result<LinkConfig> {
-        if let Some(path) = &args.path {
-            refuse_path(path)?;
-        }
+    fn from_args(mut args: LinkArgs, progress: &Progress) -> Result<LinkConfig> {
+        assign_paths(&mut args)?;
         let how = args.how;
         // the target first, so that an unwritable file is rejected before reading anything
         let target = match &args.output {
@@ -42,7 +41,7 @@ impl LinkConfig {
         let chakra = how.chakra_options(target.as_ref().map(|target| target.format))?;
         let traces = RankTraces {
             host: args.host,
-            // clap requires the device trace unless a path was rejected above
+            // clap requires a device trace, or paths, of which one is a device trace
             device: args.device.unwrap_or_default(),
             capture: args.capture,
             measurements: args.metrics.into_iter().collect(),
@@ -125,11 +124,33 @@ fn link_traces(config: LinkConfig) -> Result<JobReport> {
     Ok(rank.run_job(&job, RankContext::default())?)
 }
 
-/// Explains how to link a path that was given without an option's name.
-fn refuse_path(path: &Path) -> Result<()> {
-    let name = path.display();
-    if is_folder(path) {
-        bail!("{name} is a folder; use `etlink merge {name} -o DIR` to link all its ranks");
+/// Assigns the traces that were given without an option by their kinds.
+fn assign_paths(args: &mut LinkArgs) -> Result<()> {
+    for path in std::mem::take(&mut args.paths) {
+        let name = path.display();
+        if is_folder(&path) {
+            bail!("{name} is a folder; use `etlink merge {name} -o DIR` to link all its ranks");
+        }
+        if path == Path::new("-") {
+            bail!("-: give --device for a device trace, or --host for a host trace");
+        }
+        let kind = input::open(&path, &Progress::hidden())?.kind;
+        let (option, given) = match kind {
+            InputKind::HostTrace => ("host", &mut args.host),
+            _ => ("device", &mut args.device),
+        };
+        if let Some(other) = given {
+            let other = other.display();
+            bail!("{name} and {other} are both a {option} trace; give one of each rank's two");
+        }
+        // a file of another kind is refused where it is read
+        *given = Some(path);
     }
-    bail!("{name}: give --device for a Kineto trace, or --host for a host trace");
+    if args.device.is_none()
+        && let Some(host) = &args.host
+    {
+        let host = host.display();
+        bail!("{host} is a host trace; give the device trace of the rank, too");
+    }
+    Ok(())
 }

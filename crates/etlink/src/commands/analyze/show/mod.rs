@@ -34,6 +34,10 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     if args.table.is_none() {
         out += &one.told.recording_line();
     }
+    // with the table, they are its title
+    if args.table.is_none() && !args.all {
+        out += &step_sentence(one);
+    }
     out += &busy_sentence(one);
     out += &gaps::idle_sentence(one);
     out += &finding_lines(one);
@@ -64,18 +68,20 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         lines: args.rows.rows,
         option: "--rows",
     };
-    for (_, table) in TABLES.iter().filter(|(name, _)| {
-        args.table
-            .as_deref()
-            .map_or(!ONLY_ASKED.contains(name), |only| only == *name)
-    }) {
+    let mut is_left_out = false;
+    for (name, printed, table) in TABLES {
         let (title, grid) = table(one, limit);
-        if !grid.is_empty() {
+        if !printed.is_wanted(name, one, args) {
+            is_left_out |= *printed != Printed::IfNamed && !grid.is_empty();
+        } else if !grid.is_empty() {
             out += &grid.titled(&title);
         // requested by name: no output at all would look like a failure
         } else if args.table.is_some() {
             let _ = writeln!(out, "{title}\n  empty");
         }
+    }
+    if is_left_out && args.table.is_none() {
+        out += "--all prints all tables, --table NAME one of them\n";
     }
     out
 }
@@ -116,46 +122,76 @@ fn finding_lines(one: &Analyzed) -> String {
     out
 }
 
-/// Long tables, printed only with `--table`.
-const ONLY_ASKED: [&str; 7] = [
-    "counters",
-    "gaps",
-    "op_launches",
-    "stream_idle",
-    "memory_timeline",
-    "metrics",
-    "stragglers",
-];
+/// When a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Printed {
+    /// Always.
+    Always,
+    /// Always, of a program without device work.
+    WithoutDevice,
+    /// With `--all`.
+    WithAll,
+    /// With `--table` alone: long tables.
+    IfNamed,
+}
+
+impl Printed {
+    /// Returns true if the arguments ask for a table of this name.
+    fn is_wanted(self, name: &str, one: &Analyzed, args: &AnalyzeArgs) -> bool {
+        if let Some(named) = &args.table {
+            return named == name;
+        }
+        match self {
+            Printed::Always => true,
+            Printed::WithoutDevice => args.all || one.total.kernels.is_empty(),
+            Printed::WithAll => args.all,
+            Printed::IfNamed => false,
+        }
+    }
+}
 
 type Show = fn(&Analyzed, Limit) -> Shown;
-const TABLES: &[(&str, Show)] = &[
-    ("utilization", times::utilization_table),
-    ("breakdown", times::breakdown_table),
-    ("steps", times::step_table),
-    ("phases", times::phase_table),
-    ("requests", times::request_table),
-    ("kernels", rows::kernel_table),
-    ("outside", rows::outside_table),
-    ("host_ops", rows::host_op_table),
-    ("idle", times::idle_table),
-    ("host_idle", gaps::host_idle_table),
-    ("gaps", gaps::gap_table),
-    ("stream_idle", times::stream_idle_table),
-    ("collectives", rows::collective_table),
-    ("copies", rows::copy_table),
-    ("launches", rows::launch_table),
-    ("op_launches", rows::op_launch_table),
-    ("queues", rows::queue_table),
-    ("coverage", rows::coverage_table),
-    ("counters", rows::counter_table),
-    ("work", rows::work_table),
-    ("peaks", peaks::peak_table),
-    ("sequences", rows::sequence_table),
-    ("memory", rows::memory_table),
-    ("memory_timeline", rows::memory_timeline_table),
-    ("metrics", rows::metric_table),
-    ("stragglers", rows::straggler_table),
+const TABLES: &[(&str, Printed, Show)] = &[
+    ("utilization", Printed::Always, times::utilization_table),
+    ("breakdown", Printed::WithAll, times::breakdown_table),
+    ("steps", Printed::WithAll, times::step_table),
+    ("phases", Printed::WithAll, times::phase_table),
+    ("requests", Printed::WithAll, times::request_table),
+    ("kernels", Printed::Always, rows::kernel_table),
+    ("outside", Printed::WithAll, rows::outside_table),
+    ("host_ops", Printed::WithoutDevice, rows::host_op_table),
+    ("idle", Printed::Always, times::idle_table),
+    ("host_idle", Printed::WithAll, gaps::host_idle_table),
+    ("gaps", Printed::IfNamed, gaps::gap_table),
+    ("stream_idle", Printed::IfNamed, times::stream_idle_table),
+    ("collectives", Printed::WithAll, rows::collective_table),
+    ("copies", Printed::WithAll, rows::copy_table),
+    ("launches", Printed::WithAll, rows::launch_table),
+    ("op_launches", Printed::IfNamed, rows::op_launch_table),
+    ("queues", Printed::WithAll, rows::queue_table),
+    ("coverage", Printed::WithAll, rows::coverage_table),
+    ("counters", Printed::IfNamed, rows::counter_table),
+    ("work", Printed::WithAll, rows::work_table),
+    ("peaks", Printed::WithAll, peaks::peak_table),
+    ("sequences", Printed::WithAll, rows::sequence_table),
+    ("memory", Printed::WithAll, rows::memory_table),
+    (
+        "memory_timeline",
+        Printed::IfNamed,
+        rows::memory_timeline_table,
+    ),
+    ("metrics", Printed::IfNamed, rows::metric_table),
+    ("stragglers", Printed::IfNamed, rows::straggler_table),
 ];
+
+/// Summarizes the steps in words; empty if there are none.
+fn step_sentence(one: &Analyzed) -> String {
+    if has_steps(one) {
+        times::step_title(one) + "\n"
+    } else {
+        String::new()
+    }
+}
 
 /// Summarizes the use of device time in words.
 fn busy_sentence(one: &Analyzed) -> String {

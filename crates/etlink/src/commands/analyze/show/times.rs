@@ -130,6 +130,12 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         ("idle", |(_, step)| of_device(step.idle_ns, step)),
         ("rows", |(_, step)| step.rows.to_string()),
     ];
+    let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
+    (step_title(one), grid.expendable(["rows", "memory", "host"]))
+}
+
+/// Returns the number of steps and their mean lengths.
+pub(super) fn step_title(one: &Analyzed) -> String {
     let all = || of_ranks(one, |rank| &rank.steps).filter(|(_, step)| step.excluded.is_none());
     let mean = |of: fn(&StepTime) -> i64| {
         mean_time(all().map(|(_, step)| of(step) as f64).sum::<f64>() / all().count().max(1) as f64)
@@ -153,9 +159,7 @@ pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
         let device = mean(|step| step.device_window_ns);
         title += &format!("; {device} from first to last device row (shares refer to this)");
     }
-    let title = title + &left_out_text(one);
-    let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
-    (title, grid.expendable(["rows", "memory", "host"]))
+    title + &left_out_text(one)
 }
 
 pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
