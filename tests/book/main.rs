@@ -60,6 +60,39 @@ fn links_lead_somewhere() {
     }
 }
 
+/// Names of the traces on the page on other tools, and the recordings that stand for them.
+const STAND_INS: [(&str, &str); 5] = [
+    ("traces", "pairs/ddp2-2.15.0"),
+    ("before", "gpu/graphs-base"),
+    ("after", "gpu/graphs-changed"),
+    ("trace.json.gz", "gpu/input_copy-base/kineto_trace_0.json.zst"),
+    ("host.json.gz", "gpu/input_copy-base/torch_et_0.json.zst"),
+];
+
+#[test]
+fn commands_in_place_of_other_tools_run() {
+    let folder = session_folder();
+    for (name, recording) in STAND_INS {
+        let recording = repository().join("testdata").join(recording);
+        std::os::unix::fs::symlink(recording, folder.path().join(name)).expect("links a trace");
+    }
+    let text = std::fs::read_to_string(book().join("coming-from.md")).expect("reads the page");
+    // every second part of a text split at backticks was quoted
+    let quoted = text.split('`').skip(1).step_by(2);
+    let commands: Vec<&str> = quoted.filter(|text| text.starts_with("etlink ")).collect();
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(folder.path())
+            .env("PATH", search_path())
+            .output()
+            .expect("sh runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{command}: {errors}");
+    }
+}
+
 #[test]
 fn files_that_the_architecture_names_exist() {
     let document = repository().join("ARCHITECTURE.md");
