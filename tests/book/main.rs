@@ -65,7 +65,10 @@ const STAND_INS: [(&str, &str); 5] = [
     ("traces", "pairs/ddp2-2.15.0"),
     ("before", "gpu/graphs-base"),
     ("after", "gpu/graphs-changed"),
-    ("trace.json.gz", "gpu/input_copy-base/kineto_trace_0.json.zst"),
+    (
+        "trace.json.gz",
+        "gpu/input_copy-base/kineto_trace_0.json.zst",
+    ),
     ("host.json.gz", "gpu/input_copy-base/torch_et_0.json.zst"),
 ];
 

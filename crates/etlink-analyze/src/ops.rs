@@ -94,6 +94,8 @@ pub struct OpTotals {
     pub roof_ns: Option<f64>,
     /// Time at the peaks divided by the device time.
     pub roof_share: Option<f64>,
+    /// Device time above the time at the peaks, ns; 0 for an op that is not slower than these.
+    pub lost_ns: Option<i64>,
     /// Formula for the work; null if the work is unknown.
     pub formula: Option<RooflineFormula>,
     /// Name of the kernel with the most time.
@@ -285,6 +287,22 @@ impl RankOps {
         // an empty sum of floats is -0
         known.fold(0.0, |sum, op| sum + op.share)
     }
+
+    /// Returns the device time of the ops that have a roof, and its part above the roof, ns.
+    pub fn lost_ns(&self) -> (i64, i64) {
+        let of_roof = self
+            .ops
+            .iter()
+            .filter_map(|op| Some((op.sum_ns, op.lost_ns?)));
+        of_roof.fold((0, 0), |(sum, lost), (op_sum, op_lost)| {
+            (sum.saturating_add(op_sum), lost.saturating_add(op_lost))
+        })
+    }
+
+    /// Sorts the ops by falling device time above the roof; those without a roof are last.
+    pub fn sort_by_lost(&mut self) {
+        self.ops.sort_by_key(|op| Reverse(op.lost_ns));
+    }
 }
 
 impl<'t> CallSums<'t> {
@@ -360,6 +378,7 @@ impl<'t> CallSums<'t> {
                 Some(roof) if seconds > 0.0 => Some(roof / 1e9 / seconds),
                 _ => None,
             },
+            lost_ns: roof_ns.map(|roof| (stats.sum_ns - roof.round() as i64).max(0)),
             formula: main.and_then(|(_, (_, formula))| *formula),
             kernel: kernel.to_owned(),
             short_kernel: String::new(),

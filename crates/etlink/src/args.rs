@@ -27,7 +27,7 @@ pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
     ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs, TensorArgs, WorkbookArgs,
 };
-pub use ops::OpsArgs;
+pub use ops::{OpOrder, OpsArgs};
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::{ReplayArgs, TracePairArgs};
 pub use report::ReportArgs;

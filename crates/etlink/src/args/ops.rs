@@ -4,13 +4,24 @@ use super::{
     JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, RankArgs, ReadingArgs, RowArgs, StepArgs,
     WorkbookArgs,
 };
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+/// Order of ops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OpOrder {
+    /// Device time.
+    #[default]
+    Time,
+    /// Device time above the roof, which a better kernel could save.
+    Lost,
+}
 
 /// `etlink ops`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         etlink ops traces -n 40\n  \
+        etlink ops traces --by lost           where a better kernel could save the most\n  \
         etlink ops kineto_trace_0.json.gz --peaks measured.txt --csv > ops.csv\n\n\
         Exit codes: 0 done; 1 a trace was left out: unreadable, not part of the run, or damaged \
         under --strict; 2 no trace could be read.")]
@@ -27,6 +38,9 @@ pub struct OpsArgs {
     /// words of the device's name in the trace. Unknown figures are `-`.
     #[arg(long, value_name = "FILE")]
     pub peaks: Option<PathBuf>,
+    /// Order of the ops
+    #[arg(long, value_enum, default_value_t)]
+    pub by: OpOrder,
     #[command(flatten)]
     pub rows: RowArgs<20>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use super::load::{AnalyzeConfig, load_at_once};
 use super::results::{AnalyzedRun, AnalyzedTrace};
 use super::{csv, print_report, print_text};
 use crate::Outcome;
-use crate::args::OpsArgs;
+use crate::args::{OpOrder, OpsArgs};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{file_text, read_rules};
 use crate::run_query::RunQuery;
@@ -37,7 +37,11 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
     };
     let (traces, metrics) = (args.trace.traces(), &args.trace.metrics);
     let source = RunSource::from_path_and_files(&args.path, traces, metrics)?;
-    let runs = read_ops(source, options, &rules, &peaks)?;
+    let mut runs = read_ops(source, options, &rules, &peaks)?;
+    if args.by == OpOrder::Lost {
+        let ranks = runs.iter_mut().flat_map(|run| &mut run.ranks);
+        ranks.for_each(|rank| rank.said.sort_by_lost());
+    }
     let report = RunReports { runs };
     if let Some(workbook) = workbook {
         workbook.write(&report)?;

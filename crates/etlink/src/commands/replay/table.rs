@@ -134,7 +134,8 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         ),
     );
     add_worst(&unexplained.worst, false, rows);
-    if let Some(found) = &figures.contradictions {
+    let contradictions = figures.contradictions.as_ref();
+    if let Some(found) = contradictions.filter(|found| found.edges > 0) {
         rows.add(
             "contradictions",
             found.edges,
@@ -145,6 +146,13 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
         );
         add_worst(&found.worst, false, rows);
     }
+    if notes::is_verbose() {
+        add_latencies(figures, rows);
+    }
+}
+
+/// Adds the edges by kind with percentiles of their latencies.
+fn add_latencies(figures: &ReplayFigures, rows: &mut FactRows) {
     for (kind, edges) in &figures.by_edge {
         let inferred = if edges.inferred > 0 {
             format!(", {} inferred", edges.inferred)
@@ -553,7 +561,7 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
         }
     }
     if let Some(change) = changes.device_end_change_ns {
-        rows.add("", signed_time(change), "end of the last device op");
+        rows.add("device end", signed_time(change), "of the last device op");
     }
     for rank in &changes.ranks {
         let text = format!(

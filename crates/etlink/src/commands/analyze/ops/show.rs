@@ -1,7 +1,7 @@
 //! The table as text.
 
 use super::super::results::AnalyzedRun;
-use crate::args::OpsArgs;
+use crate::args::{OpOrder, OpsArgs};
 use crate::table::{self, Column, Grid, Limit, count, enum_name, mean_time, percent, time};
 use etlink_analyze::{OpTotals, RankOps};
 use etlink_link::roofline::ArgumentValues;
@@ -34,19 +34,28 @@ pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
         } else {
             ops.sheets.join(", ")
         };
-        let title = format!(
+        let mut title = format!(
             "{}: {} by arguments (figures of all calls; work is known for {} of the device \
              time; peaks: {peaks})",
             table::rank(&rank.label),
             count(ops.ops.len() as u64, "op"),
             percent(ops.known_share(), 1),
         );
-        out += &op_table(ops, limit, args.names.full_names).titled(&title);
+        let (sum_ns, lost_ns) = ops.lost_ns();
+        if sum_ns > 0 {
+            let (lost, sum) = (time(lost_ns), time(sum_ns));
+            title += &format!("; at the peaks they would save {lost} of {sum}");
+        }
+        out += &op_table(ops, limit, args).titled(&title);
     }
     out
 }
 
-fn op_table(ops: &RankOps, limit: Limit, full_names: bool) -> Grid {
+fn op_table(ops: &RankOps, limit: Limit, args: &OpsArgs) -> Grid {
+    let key = match args.by {
+        OpOrder::Time => "sum",
+        OpOrder::Lost => "lost",
+    };
     let columns: &[Column<(&OpTotals, bool)>] = &[
         ("op", |(op, _)| match &*op.op {
             "" => "-".to_owned(),
@@ -79,6 +88,7 @@ fn op_table(ops: &RankOps, limit: Limit, full_names: bool) -> Grid {
         ("of roof", |(op, _)| {
             op.roof_share.map_or("-".into(), |share| percent(share, 0))
         }),
+        ("lost", |(op, _)| op.lost_ns.map_or("-".into(), time)),
         ("formula", |(op, _)| {
             op.formula.map_or("-".into(), enum_name)
         }),
@@ -90,7 +100,7 @@ fn op_table(ops: &RankOps, limit: Limit, full_names: bool) -> Grid {
     // an empty column at the right edge would only widen the table
     let has_lines = ops.ops.iter().any(|op| op.line.is_some());
     let columns = &columns[..columns.len() - usize::from(!has_lines)];
-    let records = ops.ops.iter().map(|op| (op, full_names));
+    let records = ops.ops.iter().map(|op| (op, args.names.full_names));
     let grid = Grid::from_records(2, limit, columns, records)
         .last_texts(1 + usize::from(has_lines))
         .text_columns(|head| {
@@ -98,11 +108,11 @@ fn op_table(ops: &RankOps, limit: Limit, full_names: bool) -> Grid {
         });
     let expendable = [
         "stddev", "min", "max", "median", "formula", "GFLOP", "MB", "at roof", "FLOP/B", "line",
-        "kernel", "mean", "TB/s", "TFLOP/s",
+        "kernel", "mean", "TB/s", "TFLOP/s", "calls", "bound",
     ];
     let shown = expendable.into_iter();
     grid.expendable(shown.filter(|head| has_lines || *head != "line"))
-        .decisive(["sum", "share"])
+        .decisive([key, "of roof"])
 }
 
 /// Formats a figure with three digits; `-` if it is unknown.
