@@ -187,11 +187,9 @@ impl<'t> ExportWriter<'t> {
             let call = trace.calls.row(row);
             let name = trace.names.get(call.name);
             let is_driver = name.starts_with("cu") && !name.starts_with("cuda");
-            let name = match is_driver {
-                true => self.string(name),
-                // like CUPTI, append the CUDA version that introduced a function
-                false => self.string(&format!("{name}_v3020")),
-            };
+            // like CUPTI, append the CUDA version that introduced a function
+            let version = if is_driver { "" } else { "_v3020" };
+            let name = self.string(&format!("{name}{version}"));
             let thread = self.thread(call.thread.index());
             table.insert(|column| match column {
                 "start" => int(call.start.0),

@@ -127,10 +127,12 @@ impl GraphSet {
         let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
-        let why = match self.recorded.contains(rank) {
-            true => "contains the traces",
-            false if is_merged(taken) => "has the op tree",
-            false => "is the graph itself",
+        let why = if self.recorded.contains(rank) {
+            "contains the traces"
+        } else if is_merged(taken) {
+            "has the op tree"
+        } else {
+            "is the graph itself"
         };
         let taken = file_name(taken);
         let others: Vec<String> = others.iter().map(|path| file_name(path)).collect();

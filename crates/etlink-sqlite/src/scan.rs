@@ -83,10 +83,13 @@ pub fn scan_rows(
 fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> String {
     let wanted: Vec<String> = columns
         .iter()
-        .map(|column| match table.has_column(column) {
-            true => quoted_name(column),
-            // SQLite would take a quoted name that is not a column for a text.
-            false => "NULL".to_owned(),
+        .map(|column| {
+            if table.has_column(column) {
+                quoted_name(column)
+            } else {
+                // SQLite would take a quoted name that is not a column for a text.
+                "NULL".to_owned()
+            }
         })
         .collect();
     let mut query = format!(
@@ -100,11 +103,11 @@ fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> Strin
         ..
     } = filter
     {
-        let column = match table.has_column(column) {
-            true => quoted_name(column),
-            // Without the column all rows match: such a table does not tell their owners apart.
-            false => return query + " WHERE ?1 = ?1",
-        };
+        if !table.has_column(column) {
+            // All rows match: such a table does not tell their owners apart.
+            return query + " WHERE ?1 = ?1";
+        }
+        let column = quoted_name(column);
         query += &match ignored_bits {
             0 => format!(" WHERE {column} = ?1"),
             bits => format!(" WHERE ({column} >> {bits}) = ?1"),

@@ -157,15 +157,14 @@ pub(super) fn group_sides(dumps: &[RankDump]) -> Vec<GroupSides> {
     }
     let mut groups = vec![];
     for ((ranks, desc, ..), mut group) in all {
-        group.ranks = match ranks.is_empty() {
-            false => ranks
-                .iter()
-                .filter_map(|rank| i64::try_from(*rank).ok())
-                .map(GlobalRank)
-                .collect(),
+        let stated = ranks.iter().filter_map(|rank| i64::try_from(*rank).ok());
+        group.ranks = if !ranks.is_empty() {
+            stated.map(GlobalRank).collect()
+        } else if desc == "default_pg" {
             // the default group contains all ranks (`init_process_group`)
-            true if desc == "default_pg" => with_dump.iter().copied().collect(),
-            true => group.keys.keys().copied().collect(),
+            with_dump.iter().copied().collect()
+        } else {
+            group.keys.keys().copied().collect()
         };
         let absent = group.ranks.iter().filter(|rank| !with_dump.contains(rank));
         group.absent = absent.copied().collect();

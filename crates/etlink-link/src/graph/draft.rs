@@ -477,18 +477,26 @@ impl Draft {
         };
         // Device rows keep their measured start: their place is later if the clocks put them before
         // their launch.
-        let start_of = |slot: SlotIdx, at: usize, row: usize| match slot < host {
-            true => TimeNs(place[at]),
-            // for the same reason, a delay's place can be later than the delayed row
-            false if self.kind[at].is_delay() => rows.start[row].min(TimeNs(place[at])),
-            false => rows.start[row],
+        let start_of = |slot: SlotIdx, at: usize, row: usize| {
+            if slot < host {
+                TimeNs(place[at])
+            } else if self.kind[at].is_delay() {
+                // for the same reason, a delay's place can be later than the delayed row
+                rows.start[row].min(TimeNs(place[at]))
+            } else {
+                rows.start[row]
+            }
         };
         let start = both().map(|(slot, at, row)| start_of(slot, at, row));
         let start = start.collect();
-        let duration = both().map(|(slot, at, row)| match slot < host {
-            true => TimeNs(place[at + 1]) - TimeNs(place[at]),
-            false if self.kind[at].is_delay() => rows.start[row] - start_of(slot, at, row),
-            false => rows.duration[row],
+        let duration = both().map(|(slot, at, row)| {
+            if slot < host {
+                TimeNs(place[at + 1]) - TimeNs(place[at])
+            } else if self.kind[at].is_delay() {
+                rows.start[row] - start_of(slot, at, row)
+            } else {
+                rows.duration[row]
+            }
         });
         Nodes {
             duration: duration.collect(),

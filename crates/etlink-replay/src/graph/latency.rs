@@ -96,15 +96,15 @@ pub(super) fn edge_latencies(
             let dep = graph.dep(edge);
             let slack = slack(graph, node, start, graph.end(dep.from));
             let class = LatencyClass(dep.kind, target).index();
-            let learned = match decided == Some(edge) {
-                true => slack,
+            let learned = if decided == Some(edge) {
+                slack
+            } else if typical[class] >= slack {
                 // With its whole slack, the edge would decide as well as the actual one, and a
                 // quicker cause would change nothing.
-                false if typical[class] >= slack => {
-                    let least = slack.min(DurationNs::ZERO);
-                    low[class].min(DurationNs(slack.0 - 1)).max(least)
-                }
-                false => typical[class],
+                let least = slack.min(DurationNs::ZERO);
+                low[class].min(DurationNs(slack.0 - 1)).max(least)
+            } else {
+                typical[class]
             };
             latencies.push(is_stated(edge).unwrap_or(learned));
         }

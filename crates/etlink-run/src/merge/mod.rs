@@ -532,7 +532,7 @@ impl Merger<'_> {
         }
         rank.known = facts;
         let alone = entry.is_alone();
-        let Some(trace) = trace.filter(|_| is_ours) else {
+        let (Some(trace), true) = (trace, is_ours) else {
             rank.linked = Some(linked);
             return Ok(());
         };

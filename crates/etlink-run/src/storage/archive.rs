@@ -153,8 +153,9 @@ impl Archive {
         let mut zip = zip::ZipArchive::new(io::BufReader::new(file))?;
         for index in 0..zip.len() {
             let mut file = zip.by_index(index)?;
-            let name = file.enclosed_name();
-            if let Some(name) = name.filter(|_| file.is_file()) {
+            if let Some(name) = file.enclosed_name()
+                && file.is_file()
+            {
                 self.add(&name, &mut file)?;
             }
         }

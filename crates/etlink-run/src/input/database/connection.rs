@@ -110,15 +110,13 @@ impl DatabaseFile {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // A write-ahead log needs two files next to the database, even for readers. With
         // `immutable`, SQLite creates none and checks no lock.
-        let connection = match self.has_log() {
-            false => Connection::open_with_flags(&self.path, flags),
-            true if self.has_unwritten_log() => {
-                return Err(etlink_sqlite::Error::PendingLog);
-            }
-            true => {
-                let flags = flags | OpenFlags::SQLITE_OPEN_URI;
-                Connection::open_with_flags(immutable_uri(&self.path), flags)
-            }
+        let connection = if !self.has_log() {
+            Connection::open_with_flags(&self.path, flags)
+        } else if self.has_unwritten_log() {
+            return Err(etlink_sqlite::Error::PendingLog);
+        } else {
+            let flags = flags | OpenFlags::SQLITE_OPEN_URI;
+            Connection::open_with_flags(immutable_uri(&self.path), flags)
         };
         let mut connection = connection.map_err(opened)?;
         connection.busy_timeout(PATIENCE).map_err(opened)?;

@@ -121,10 +121,11 @@ fn who_held_up(one: &RanksReport) -> String {
     if let Some(late) = most_of(&one.ranks, |rank| rank.began_late_ns) {
         let rank = late.rank;
         said.push(if late.began_late_ns == began {
-            let what = match one.began_steps_later.contains(&rank) {
-                true => format!("rank {rank} began its step later"),
+            let what = if one.began_steps_later.contains(&rank) {
+                format!("rank {rank} began its step later")
+            } else {
                 // a recording that begins in the middle of a step looks the same
-                false => format!("the step or the recording of rank {rank} began later"),
+                format!("the step or the recording of rank {rank} began later")
             };
             format!("{} because {what}", share(began))
         } else {
