@@ -269,6 +269,17 @@ fn a_network_that_cannot_be_scaled_is_named() {
         network,
         format!("topology: [ Ring ]\nnpus_count: [ 8 ]\n{rest}")
     );
+    // halving and doubling needs 2, 4, 8, … ranks
+    let system = String::from_utf8(tool.read("run/system.json")).expect("is text");
+    let system = system.replacen("\"ring\"", "\"halvingDoubling\"", 1);
+    tool.file("run/system.json", &system);
+    for (ranks, algorithm) in [(8, "halvingDoubling"), (6, "ring")] {
+        tool.run(&format!("scale run --ranks {ranks} -o algorithm -f"))
+            .exits(0);
+        let scaled = String::from_utf8(tool.read("algorithm/system.json")).expect("is text");
+        let wanted = format!("\"all-reduce-implementation\": [\"{algorithm}\"]");
+        assert!(scaled.contains(&wanted), "{scaled}");
+    }
     tool.file(
         "run/network.yml",
         "topology: [ Ring, Ring ]\nnpus_count: [ 3, 2 ]\n",

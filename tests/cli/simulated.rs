@@ -137,7 +137,7 @@ fn a_cut_log_says_where_each_rank_is() {
     let log = logged(RUN, "log.log");
     let text = String::from_utf8_lossy(&log);
     let end = text
-        .find("callback,sys->id=0, tick=1286806")
+        .find("callback,sys->id=0, tick=1286832")
         .expect("a collective ends");
     tool.file("sim/log/log.log", &log[..end + 30]);
     tool.run(&format!("simulated sim --against {{pairs}}/{RUN}"))
@@ -145,6 +145,22 @@ fn a_cut_log_says_where_each_rank_is() {
         .says("rank 0 did not finish; at the end of the log it is in all_to_all, group 1 (node 1)")
         .notes("the log lacks the simulator's last line")
         .notes("truncated lines in the log: 1");
+}
+
+/// If a rank is in several groups, ASTRA-sim can abort before it prints that a rank finished.
+#[test]
+fn an_abort_at_exit_leaves_no_rank_unfinished() {
+    let tool = simulated(RUN);
+    let whole = document(&tool, "sim");
+    let log = String::from_utf8(logged(RUN, "log.log")).expect("is text");
+    let lines = log.lines().filter(|line| !line.contains("sys[0] finished"));
+    tool.file("sim/log/log.log", lines.collect::<Vec<_>>().join("\n"));
+    let aborted = document(&tool, "sim");
+    assert_eq!(aborted["aborted"], serde_json::json!([0]));
+    assert_eq!(aborted["stuck"], serde_json::json!([]));
+    let [one, other] = [&whole, &aborted].map(|it| it["ranks"][0]["simulated_ns"].as_i64());
+    let [one, other] = [one, other].map(|ns| ns.expect("an end"));
+    assert!((one - other).abs() < 10_000, "{one} {other}");
 }
 
 #[test]

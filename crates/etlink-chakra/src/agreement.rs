@@ -3,14 +3,15 @@
 //! ASTRA-sim matches collectives of a group by order, type and size, and messages by sender,
 //! receiver and size. A rank whose counterpart is missing is stuck, and the simulator still exits
 //! with 0. Traces of one run differ: a window may begin one collective later, and each rank of an
-//! uneven all-to-all (experts) states its own size. A communication without counterpart therefore
-//! becomes computation, and if sizes differ, the largest is used. Kernels of different groups can
+//! uneven all-to-all (experts) states its own sizes. A communication without counterpart therefore
+//! becomes computation. If sizes differ, the largest is used; for an all-to-all, that of the link
+//! that passes most bytes. Kernels of different groups can
 //! overlap and begin in different orders on different ranks. They end in one order, so they are
 //! serialized in this order. Communications that ranks still do in opposite order are removed.
 
 use crate::WriteOptions;
 use crate::demotion::Demotion;
-use crate::et::communication::{SimulatedComm, comm_of};
+use crate::et::communication::{SimulatedComm, comm_of, even_bytes};
 use crate::rank_agreement::{CommDecision, RankAgreement};
 use crate::roofline_device::RooflineDevice;
 use etlink_link::LinkedTrace;
@@ -63,7 +64,11 @@ pub fn simulated_sizes(trace: &LinkedTrace, facts: &RankSummary) -> Vec<Option<i
         sizes.push(match comm.and_then(Result::ok) {
             Some(
                 SimulatedComm::Collective { bytes, .. } | SimulatedComm::PointToPoint { bytes, .. },
-            ) => Some(bytes),
+            ) => {
+                let record = trace.collective(&trace.nodes.get(own.node));
+                let even = record.and_then(|record| even_bytes(&groups, &record, facts.rank));
+                Some(even.unwrap_or(bytes))
+            }
             None => None,
         });
     }

@@ -323,6 +323,7 @@ pub(crate) fn two_level_fit(block: u64, blocks: u64) -> NetworkFit {
     };
     NetworkFit {
         levels: vec![level(block, 500.0, 200.0), level(blocks, 4_000.0, 25.0)],
+        is_rejected: false,
         algorithms: Default::default(),
         used: 16,
         unused: 0,

@@ -1,11 +1,16 @@
 """Reads what `etlink convert` writes, with the readers of others.
 
-Usage: converted.py [--goal-parser PROGRAM] [--sarif-schema FILE]. Needs Graphviz. The parser is LogGOPSim's `txt2bin`; the
-schema is SARIF's, for the findings of `check` on its corpus.
+Usage: converted.py [--goal-parser PROGRAM] [--sarif-schema FILE] [--chakra FOLDER]. Needs Graphviz. The parser is LogGOPSim's
+`txt2bin`; the schema is SARIF's, for the findings of `check` on its corpus; the folder is a checkout of mlcommons/chakra, whose
+converter reads merged JSON.
 """
 import argparse
+import gzip
+import importlib
 import json
 import shutil
+import sys
+import types
 from pathlib import Path
 
 import networkx
@@ -14,6 +19,7 @@ from google.protobuf import json_format
 from command import PAIRS, ROOT, etlink, run
 from et_messages import compile_schema, read_messages
 
+THREADS = ("tpdp4-2.15.0", "threads-2.15.0")
 RECORDED = ("tpdp4-2.15.0", "pipeline4-2.15.0", "transformer-2.15.0")
 
 
@@ -81,9 +87,53 @@ def compare_graphs(folder):
     return graphs, nodes, edges
 
 
+def thread_deps(document):
+    """The node of another thread that each node waits for; it had ended, and comes before."""
+    nodes = {node["id"]: node for node in document["nodes"]}
+    deps = {node["id"]: node["inter_thread_dep"] for node in nodes.values() if node.get("inter_thread_dep")}
+    for waiting, awaited in deps.items():
+        assert awaited < waiting, f"{waiting} waits for {awaited}"
+        one, other = nodes[awaited], nodes[waiting]
+        assert one["ts"] + one["inclusive_dur"] <= other["ts"] + 0.001, f"{awaited} ends after {waiting} starts"
+    return deps
+
+
+def chakra_converter(folder):
+    """The converter of a checkout, with the schema of etlink's repository."""
+    for name, path in (("chakra", folder), ("chakra.src", folder / "src"), ("chakra.schema", None)):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [str(path)] if path else []
+    sys.modules["chakra.schema.protobuf"] = types.ModuleType("chakra.schema.protobuf")
+    sys.modules["chakra.schema.protobuf"].et_def_pb2 = chakra
+    sys.modules["chakra.schema.protobuf.et_def_pb2"] = chakra
+    return importlib.import_module("chakra.src.converter.pytorch_converter").PyTorchConverter()
+
+
+def compare_threads(name):
+    """Compares dependencies between threads in merged JSON with what the converter makes of them; returns their number."""
+    trees, found = files.parent / "trees" / name, 0
+    etlink("merge", "--overwrite", "--format", "etplus", PAIRS / name, "-o", trees)
+    for tree in sorted(trees.glob("*.json.gz")):
+        text = gzip.decompress(tree.read_bytes())
+        deps = thread_deps(json.loads(text))
+        found += len(deps)
+        if options.chakra:
+            plain = tree.with_suffix("")
+            plain.write_bytes(text)
+            graph = plain.with_suffix(".converted")
+            # a cycle ends it with an error
+            chakra_converter(options.chakra).convert(str(plain), str(graph), False)
+            nodes = {node.id: node for node in read_messages(graph, chakra)[1:]}
+            for waiting, awaited in deps.items():
+                assert awaited in nodes[waiting].data_deps, f"{tree}: {waiting} does not wait for {awaited}"
+    assert found, f"{name}: no node waits for another thread"
+    return found
+
+
 options = argparse.ArgumentParser()
 options.add_argument("--goal-parser", type=Path)
 options.add_argument("--sarif-schema", type=Path)
+options.add_argument("--chakra", type=Path)
 options = options.parse_args()
 chakra = compile_schema(ROOT / "schemas/chakra/et_def.proto")
 files = ROOT / "target/converted/files"
@@ -94,6 +144,7 @@ for name in RECORDED:
     etlink("merge", "--overwrite", PAIRS / name, "-o", graphs)
     convert_run(files, graphs, name)
 print("{} graphs, {} nodes, {} edges: as protobuf and networkx read them".format(*compare_graphs(files)))
+print(sum(map(compare_threads, THREADS)), "dependencies between threads")
 if options.sarif_schema:
     from sarif import validate
 

@@ -11,7 +11,6 @@ use crate::made_run::MadeRun;
 use crate::merge::{AstraSimOptions, MergeOptions};
 use crate::output::{FileSet, OutputFormat, is_input};
 use crate::storage;
-use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::{
     self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file,
 };
@@ -20,6 +19,7 @@ use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
 use etlink_chakra::messages::{ChakraMessages, MessageError};
 use etlink_chakra::read::{self, ChakraReadError};
+use etlink_chakra::{CollectiveImplementation, RooflineDevice};
 use etlink_model::Failure;
 use etlink_workload::WorkloadSet;
 use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
@@ -114,7 +114,8 @@ pub fn scale_run(
     })?;
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
     refuse_source(folder, &prefix)?;
-    let network = network_beside(&prefix, options.ranks)?;
+    let mut network = network_beside(&prefix, options.ranks)?;
+    network.system = network.system.map(|system| system_for(&set, system));
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
     report.notes.extend(passed_by);
     report.notes.extend(untied_note(&set, graphs.len()));
@@ -202,6 +203,18 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
         }
     };
     Ok(found)
+}
+
+/// Returns a system file whose algorithms ASTRA-sim can run in all groups of a set: halving and
+/// doubling needs 2, 4, 8, … ranks. Rings pass the same bytes.
+fn system_for(set: &WorkloadSet, system: String) -> String {
+    let mut sizes = set.groups.values().map(Vec::len).chain([set.ranks.len()]);
+    if sizes.all(usize::is_power_of_two) {
+        system
+    } else {
+        let halving = CollectiveImplementation::HalvingDoubling.name();
+        system.replace(halving, CollectiveImplementation::Ring.name())
+    }
 }
 
 fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {

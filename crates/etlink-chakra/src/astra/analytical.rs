@@ -1,14 +1,25 @@
 //! Writes the file of ASTRA-sim's analytical network, and describes the origin of its speeds.
 
 use super::MIN_RANKS;
-use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, GroupFit, NetworkFit, NetworkLevel};
+use crate::network::{
+    DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, GroupFit, MOST_ERROR, NetworkFit, NetworkLevel,
+};
 use etlink_link::ranks::rank_list;
+
+/// Describes the network of ASTRA-sim's example.
+pub(super) fn example_network() -> String {
+    format!("{DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns from ASTRA-sim's example")
+}
 
 /// Maximum number of groups listed in a README.
 const LISTED_GROUPS: usize = 16;
 
-/// Returns a network file with one switch per level, in GB/s and ns; unmeasured values come from
-/// ASTRA-sim's example.
+/// Returns a network file in GB/s and ns, with a link between each two ranks of a level; unmeasured
+/// values come from ASTRA-sim's example.
+///
+/// A rank sends one message at a time, so its links never carry more than one of them would. Over a
+/// switch, the congestion-aware network would count the bytes of a message twice: on the link to the
+/// switch, and on the link from it.
 pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     let list = |value: fn(&NetworkLevel) -> String| {
@@ -17,7 +28,7 @@ pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     };
     format!(
         "topology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]\nlatency: [ {} ]\n",
-        list(|_| "Switch".to_owned()),
+        list(|_| "FullyConnected".to_owned()),
         list(|level| level.size.to_string()),
         list(|level| level.bandwidth.to_string()),
         list(|level| level.latency_ns.to_string()),
@@ -28,14 +39,8 @@ pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
 pub(super) fn network_levels(ranks: u64, fit: Option<&NetworkFit>) -> Vec<NetworkLevel> {
     match fit {
         Some(fit) => fit.levels.clone(),
-        None => vec![NetworkLevel {
-            // A single rank gets an idle neighbour, because a network needs two.
-            size: ranks.max(MIN_RANKS),
-            latency_ns: DEFAULT_LATENCY_NS,
-            bandwidth: DEFAULT_BANDWIDTH,
-            bandwidth_is_fitted: false,
-            used: 0,
-        }],
+        // A single rank gets an idle neighbour, because a network needs two.
+        None => vec![NetworkLevel::example(ranks.max(MIN_RANKS))],
     }
 }
 
@@ -91,10 +96,20 @@ fn block_item(line: &str) -> Option<u64> {
 pub fn network_note(fit: Option<&NetworkFit>) -> String {
     let Some(fit) = fit else {
         return format!(
-            "one switch with {DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns from ASTRA-sim's example, \
-             because too few communications show their transfer time"
+            "{}, because too few communications show their transfer time",
+            example_network()
         );
     };
+    if fit.is_rejected {
+        return format!(
+            "{}, because no link fits: the best one misses half of the {} transfers by more than \
+             {:.0} %, and the bound is {:.0} %",
+            example_network(),
+            fit.used,
+            100.0 * fit.median_error,
+            100.0 * MOST_ERROR
+        );
+    }
     let mut text = match &fit.levels[..] {
         [within, across] => format!(
             "two levels, because groups within blocks of {} ranks are faster than groups across blocks: \
@@ -105,7 +120,7 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
         ),
         levels => {
             let levels: Vec<String> = levels.iter().map(level_clause).collect();
-            format!("one switch, {}", levels.join(", "))
+            format!("one level, {}", levels.join(", "))
         }
     };
     text += &format!(
@@ -143,7 +158,13 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
     let change =
         |network: f64, measured: f64| format!("{:+.0} %", 100.0 * (network / measured - 1.0));
     let unknown = || "-".to_owned();
-    let mut text = "Time of the fitted transfers on the network, from the last rank's arrival to the end. \
+    let network = if fit.is_rejected {
+        "the best fit, which is not used"
+    } else {
+        "the network"
+    };
+    let mut text = format!(
+        "Time of the fitted transfers on {network}, from the last rank's arrival to the end. \
                     *Held out*: change for each half of a kind's transfers, \
                     on a network fitted to the other half (of few transfers: each on a network fitted to all \
                     others). *Repeats*: change to the mean of the other \
@@ -151,7 +172,7 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
                     from their median.\n\n\
                     | kind | transfers | measured, ms | network, ms | change | held out | repeats | spread |\n\
                     |---|---|---|---|---|---|---|---|\n"
-        .to_owned();
+    );
     for kind in &fit.kinds {
         let halves = |ns: fn(&crate::HeldOut) -> Option<f64>| {
             let of_half = kind.held_out.iter().map(|half| match ns(half) {
@@ -253,7 +274,7 @@ mod tests {
         let text = network(8, Some(&crate::testing::two_level_fit(4, 2)));
         assert_eq!(
             text,
-            "topology: [ Switch, Switch ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \
+            "topology: [ FullyConnected, FullyConnected ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \
              500, 4000 ]\n"
         );
         assert!(network(1, None).contains("npus_count: [ 2 ]"));

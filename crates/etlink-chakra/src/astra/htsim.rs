@@ -2,7 +2,7 @@
 //! `FatTreeTopology::load` of Broadcom/csg-htsim reads.
 
 use super::analytical::network_levels;
-use super::ns3::added_latency_ns;
+use super::ns3::{added_latency_ns, link_latency_ns};
 use crate::NetworkFit;
 use crate::network::NetworkLevel;
 
@@ -31,7 +31,7 @@ pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
                     times * slow,
                     within.size,
                     Some(within.size),
-                    within.latency_ns
+                    link_latency_ns(within)
                 ),
                 tier(1, slow, across.size * times, None, latency)
             )
@@ -39,7 +39,7 @@ pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
         levels => {
             let size = levels.iter().map(|level| level.size).sum();
             let speed = levels.first().map_or(1, gigabits);
-            let latency = levels.first().map_or(1.0, |level| level.latency_ns);
+            let latency = levels.first().map_or(1.0, link_latency_ns);
             // htsim requires two tiers: the upper one has one link, which nothing crosses.
             format!(
                 "{}\n{}Oversubscribed {size}\n\n{}",

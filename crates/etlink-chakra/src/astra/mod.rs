@@ -9,6 +9,7 @@ mod htsim;
 pub(crate) mod limits;
 mod ns3;
 
+use analytical::example_network;
 pub use analytical::{network, network_note, scaled_network};
 pub use htsim::{HTSIM_TOPOLOGY, htsim_topology, rounded_speeds};
 pub use ns3::{ns3_file, ns3_files};
@@ -151,9 +152,10 @@ fn attribute(name: &str, value: Value) -> AttributeProto {
     }
 }
 
-/// Returns a system configuration. Collectives are split into four pieces and use the algorithms of
-/// the fitted network on each of its levels. Device nodes take the time of a roofline, or their
-/// measured time.
+/// Returns a system configuration. Collectives use the algorithms of the fitted network on each of
+/// its levels. Their pieces run one at a time: pieces in flight at the same time would each have the
+/// full bandwidth in the congestion-unaware network. Device nodes take the time of a roofline, or
+/// their measured time.
 pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>) -> String {
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
     // The file uses 0 and 1, like ASTRA-sim's own examples.
@@ -175,7 +177,7 @@ pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>)
         r#"{{
   "scheduling-policy": "LIFO",
   "endpoint-delay": 1,
-  "active-chunks-per-dimension": 2,
+  "active-chunks-per-dimension": 1,
   "preferred-dataset-splits": {DATASET_SPLITS},
   "all-reduce-implementation": [{all_reduce}],
   "all-gather-implementation": [{all_gather}],
@@ -306,18 +308,12 @@ fn network_clause(workload: &Workload<'_>) -> String {
     match workload.network_origin {
         NetworkOrigin::Recording => network_note(workload.network),
         NetworkOrigin::Scaled => "the network of the scaled run, with more ranks".to_owned(),
-        NetworkOrigin::NotScaled => format!("{}; {NOT_SCALED}", example_network()),
-        NetworkOrigin::Example => example_network(),
+        NetworkOrigin::NotScaled => format!("{}: {REPLACE}; {NOT_SCALED}", example_network()),
+        NetworkOrigin::Example => format!("{}: {REPLACE}", example_network()),
     }
 }
 
-fn example_network() -> String {
-    format!(
-        "one switch, {} GB/s and {} ns, from ASTRA-sim's example: replace it with your topology",
-        crate::network::DEFAULT_BANDWIDTH,
-        crate::network::DEFAULT_LATENCY_NS
-    )
-}
+const REPLACE: &str = "replace it with your topology";
 
 /// Explains in a clause why the network next to the scaled graphs is omitted.
 pub const NOT_SCALED: &str = "the network of the scaled run is left out, because its `npus_count` is not a \
@@ -352,7 +348,7 @@ impl Backend {
                 ),
                 files: format!(
                     "- `{}`: the same for ns-3; it refers to `{}` (one switch per block of ranks, links \
-                     with these latencies and bandwidths), and to `{}` and `{}`, which are empty lists\n\
+                     with these bandwidths and half of the latency), and to `{}` and `{}`, which are empty lists\n\
                      - `{}`: ranks per dimension\n",
                     ns3_file::CONFIG,
                     ns3_file::TOPOLOGY,
@@ -381,6 +377,17 @@ impl Backend {
 /// Returns the caveats that a reader should know before trusting a figure, one paragraph each.
 fn notes(workload: &Workload<'_>) -> Vec<String> {
     let mut notes = vec![times_note(workload).to_owned(), roofline_note(workload)];
+    if !workload.silent && workload.network_origin != NetworkOrigin::Scaled {
+        notes.push(format!(
+            "`{}` and `{}` belong together. Each two ranks have a link, but a rank sends one message at \
+             a time: `ring`, `halvingDoubling`, `direct1`. So no collective is quicker than \
+             its bytes over the bandwidth, at any number of ranks, and ASTRA-sim's congestion-aware \
+             backend, which supports one dimension, takes the same time. With `direct`, or with more \
+             `active-chunks-per-dimension`, every message would have the full bandwidth.",
+            file::SYSTEM,
+            file::NETWORK
+        ));
+    }
     // The reader should not mistake an idle rank for a measured one.
     match workload.idle {
         [] => {}
@@ -591,7 +598,12 @@ mod tests {
         let kinds = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"];
         for kind in kinds {
             let key = format!("{kind}-implementation");
-            assert_eq!(system[&key], serde_json::json!(["ring", "ring"]));
+            let algorithm = if kind == "all-to-all" {
+                "direct1"
+            } else {
+                "ring"
+            };
+            assert_eq!(system[&key], serde_json::json!([algorithm, algorithm]));
         }
     }
 

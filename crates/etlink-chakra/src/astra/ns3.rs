@@ -41,10 +41,15 @@ fn bits_per_second(level: &NetworkLevel) -> u64 {
     (level.bandwidth * BITS_PER_GB).round().max(1.0) as u64
 }
 
-/// Returns the latency added by a link between switches: a message also crosses two links of ranks
-/// on its way.
+/// Returns the latency of a rank's link to its switch: a message within a block crosses two of them.
+pub(super) fn link_latency_ns(level: &NetworkLevel) -> f64 {
+    level.latency_ns / 2.0
+}
+
+/// Returns the latency of a link between switches: a message also crosses two links of ranks on its
+/// way.
 pub(super) fn added_latency_ns(within: &NetworkLevel, across: &NetworkLevel) -> f64 {
-    (across.latency_ns - within.latency_ns).max(1.0)
+    (link_latency_ns(across) - link_latency_ns(within)).max(1.0)
 }
 
 /// Writes a topology with one switch for all ranks. With two levels it has one switch per block,
@@ -65,7 +70,7 @@ fn topology(levels: &[NetworkLevel]) -> String {
                     switch,
                     rank,
                     bits_per_second(within),
-                    within.latency_ns,
+                    link_latency_ns(within),
                 ));
             }
             for block in 0..blocks {
@@ -81,7 +86,8 @@ fn topology(levels: &[NetworkLevel]) -> String {
             let ranks = levels.iter().map(|level| level.size).sum();
             for level in levels {
                 for rank in 0..ranks {
-                    links.push(link(ranks, rank, bits_per_second(level), level.latency_ns));
+                    let latency = link_latency_ns(level);
+                    links.push(link(ranks, rank, bits_per_second(level), latency));
                 }
             }
             (ranks, 1)

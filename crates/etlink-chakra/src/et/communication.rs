@@ -9,7 +9,7 @@ use crate::proto::CollectiveCommType;
 use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace};
-use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
+use etlink_model::{CollectiveKind, GlobalRank, NameId, NodeIdx, dtype_bytes};
 
 /// Simulated form of a communication node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +156,38 @@ fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
     bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
 }
 
+/// Returns the size of the even all-to-all in which the link of rank `own` passes as many bytes as
+/// in this one, whose parts differ; `None` if the parts are unknown. ASTRA-sim has one size for all
+/// parts.
+pub(crate) fn even_bytes(
+    groups: &GroupResolver<'_>,
+    record: &CollectiveRef<'_>,
+    own: GlobalRank,
+) -> Option<i64> {
+    if record.kind() != CollectiveKind::AllToAll {
+        return None;
+    }
+    let (names, record_of) = (record.names, &record.record);
+    let size = dtype_bytes(names.get(record_of.dtype))?;
+    let ranks = groups.ranks(record)?;
+    let own = u64::try_from(own.0).ok()?;
+    let place = ranks.iter().position(|rank| *rank == own)?;
+    let for_others = |split: NameId, elements: u64| -> Option<u128> {
+        let parts: Vec<u64> = serde_json::from_str(names.get(split)).ok()?;
+        let all: u128 = parts.iter().map(|part| u128::from(*part)).sum();
+        let kept = u128::from(*parts.get(place)?);
+        let bytes = u128::from(elements) * u128::from(size);
+        (parts.len() == ranks.len() && all > 0).then(|| bytes * (all - kept) / all)
+    };
+    let sent = for_others(record_of.in_split, record_of.in_elements)?;
+    let received = for_others(record_of.out_split, record_of.out_elements)?;
+    let others = (ranks.len() as u128)
+        .checked_sub(1)
+        .filter(|others| *others > 0)?;
+    let part = sent.max(received).div_ceil(others).max(1);
+    i64::try_from(part * (others + 1)).ok()
+}
+
 fn one_rank(groups: &GroupResolver<'_>, record: &CollectiveRef<'_>) -> bool {
     // Records before 1.0.3 do not state the size; the list of groups may have it.
     match record.record.group_size {
@@ -300,6 +332,31 @@ mod tests {
                 ),
                 "{dtype}: {found:?}"
             );
+        }
+    }
+
+    /// Rank 1 of 4 keeps 30 of 100 elements and sends 70, receives 150 of 160, and takes as long as
+    /// with parts of 50 elements.
+    #[test]
+    fn an_uneven_all_to_all_is_as_long_as_its_busiest_link() {
+        let (mut trace, mut record) = comm("all_to_allv", "Float", 100);
+        let mut parts = |sent: &str, received: &str| {
+            record.out_elements = 160;
+            (record.rank_start, record.rank_stride, record.group_size) = (0, 1, 4);
+            record.in_split = trace.device.names.intern(sent);
+            record.out_split = trace.device.names.intern(received);
+            let names = &trace.device.names;
+            let record = CollectiveRef { record, names };
+            even_bytes(&GroupResolver::new(&trace), &record, GlobalRank(1))
+        };
+        assert_eq!(parts("[1, 3, 5, 1]", "[6, 1, 6, 3]"), Some(4 * 4 * 50));
+        for (sent, received) in [
+            ("[]", "[6, 1, 6, 3]"),
+            ("[0, 0, 0, 0]", "[6, 1, 6, 3]"),
+            ("[1, 3, 5]", "[6, 1, 6, 3]"),
+            ("[1, 3, 5, ...]", "[6, 1, 6, 3]"),
+        ] {
+            assert_eq!(parts(sent, received), None, "{sent}");
         }
     }
 

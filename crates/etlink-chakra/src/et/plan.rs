@@ -82,7 +82,13 @@ impl EtPlan {
             || joined(graph),
             || rayon::join(|| latencies(graph), || first_slices(trace, graph)),
         );
-        // The preceding communication, which is not among their deps, determines their start.
+        // The preceding communication, which is not among their deps, can end later than these.
+        for (node, before) in &turns.pairs {
+            let since = nodes.start[node.index()] - nodes.end(*before);
+            if since >= DurationNs(0) {
+                latency[node.index()] = since.min(latency[node.index()]);
+            }
+        }
         for node in turns.moved {
             latency[node.index()] = DurationNs(0);
         }

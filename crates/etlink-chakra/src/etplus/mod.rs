@@ -18,6 +18,7 @@ mod plan;
 mod read;
 mod recording;
 mod schema;
+mod threads;
 
 #[cfg(test)]
 mod tests;

@@ -79,12 +79,19 @@ impl<'t> NodeWriter<'t> {
         )?;
         self.write_body(entry)?;
         out.extend_from_slice(&self.body);
-        if let Some(op) = self.op_of(of.source) {
+        if let Some(op) = self.plan.op_at(entry).get() {
             // Only nodes with an op have times; nodes that only the host trace has do not.
             let (ops, op) = (&self.trace.device.ops, op.index());
-            let exclusive = self.trace.op_exclusive.get(op).copied().unwrap_or_default();
-            times(out, ops.duration[op].0, exclusive.0, ops.start[op].0)?;
+            let exclusive_ns = self.plan.exclusive_ns[entry];
+            times(out, ops.duration[op].0, exclusive_ns, ops.start[op].0)?;
+            match self.plan.thread_dep(entry) {
+                Some(id) => json::number(out, id)?,
+                None => out.extend_from_slice(b"null"),
+            }
             self.summary.timed += 1;
+        } else if self.plan.exclusive_ns[entry] > 0 {
+            out.extend_from_slice(b", \"exclusive_dur\": ");
+            json::micros(out, self.plan.exclusive_ns[entry])?;
         }
         out.push(b'}');
         Ok(())
@@ -100,7 +107,7 @@ impl<'t> NodeWriter<'t> {
         let duration = rows.duration[row].0;
         // Nothing nests in a device row, so both durations are the same.
         times(out, duration, duration, rows.start[row].0)?;
-        out.extend_from_slice(b", \"cat\": ");
+        out.extend_from_slice(b"null, \"cat\": ");
         json::text(out, device.names.get(rows.category[row]))?;
         // `chakra_trace_link` copies category and phase of the Kineto event.
         out.extend_from_slice(b", \"ph\": \"X\"");
@@ -131,14 +138,6 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn op_of(&self, source: NodeSource) -> Option<OpIdx> {
-        match source {
-            NodeSource::Op(op) => OpIdx(op).get(),
-            NodeSource::Host(node) => OpIdx(self.plan.host_op[node as usize]).get(),
-            NodeSource::Process | NodeSource::Thread { .. } => None,
-        }
-    }
-
     fn source_name(&self, source: NodeSource) -> &'t str {
         match (source, &self.trace.host) {
             (NodeSource::Host(node), Some(host)) => host.names.get(host.nodes.name[node as usize]),
@@ -155,7 +154,7 @@ impl<'t> NodeWriter<'t> {
         // The body is kept, because each device row of the entry repeats it.
         self.body.clear();
         let source = self.plan.entries[entry].source;
-        match (source, &self.trace.host, self.op_of(source)) {
+        match (source, &self.trace.host, self.plan.op_at(entry).get()) {
             (NodeSource::Host(node), Some(host), op) => {
                 self.host_body(host, (node as usize, self.plan.ids[entry]), op)
             }
@@ -344,6 +343,7 @@ fn head(out: &mut Vec<u8>, id: u64, name: &str, parent: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes the times of a node, and the key of the value that follows them.
 fn times(out: &mut Vec<u8>, inclusive_ns: i64, exclusive_ns: i64, start_ns: i64) -> io::Result<()> {
     out.extend_from_slice(b", \"inclusive_dur\": ");
     json::micros(out, inclusive_ns)?;
@@ -351,6 +351,6 @@ fn times(out: &mut Vec<u8>, inclusive_ns: i64, exclusive_ns: i64, start_ns: i64)
     json::micros(out, exclusive_ns)?;
     out.extend_from_slice(b", \"ts\": ");
     json::micros(out, start_ns)?;
-    out.extend_from_slice(b", \"inter_thread_dep\": null");
+    out.extend_from_slice(b", \"inter_thread_dep\": ");
     Ok(())
 }

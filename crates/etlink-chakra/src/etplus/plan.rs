@@ -8,6 +8,7 @@
 //! ```
 //! After each node come the device rows that it owns, in order of time.
 
+use super::threads;
 use etlink_link::LinkedTrace;
 use etlink_model::{HostTrace, OpIdx};
 use rustc_hash::FxHashMap;
@@ -46,6 +47,10 @@ pub(crate) struct EtPlusPlan {
     pub(crate) host_op: Vec<u32>,
     /// Entry per host node.
     pub(crate) host_entry: Vec<u32>,
+    /// Time in which each entry itself ran.
+    pub(crate) exclusive_ns: Vec<i64>,
+    /// Entry of another thread that each entry waits for, or [`NONE`].
+    thread_deps: Vec<u32>,
     rows: Vec<u32>,
     first_row: Vec<u32>,
 }
@@ -57,6 +62,8 @@ impl EtPlusPlan {
             ids: vec![],
             host_op: vec![],
             host_entry: vec![],
+            exclusive_ns: vec![],
+            thread_deps: vec![],
             rows: vec![],
             first_row: vec![],
         };
@@ -64,14 +71,32 @@ impl EtPlusPlan {
             Some(host) => plan.place_host_nodes(trace, host),
             None => plan.place_ops(trace),
         };
-        plan.place_rows(trace, owners);
+        plan.place_rows(trace, &owners);
         plan.number();
+        let entries = plan.entries.len();
+        plan.exclusive_ns = threads::exclusive_ns(trace, &owners, entries);
+        let entry_op: Vec<u32> = (0..entries).map(|entry| plan.op_at(entry).0).collect();
+        plan.thread_deps = threads::thread_deps(trace, &plan.entries, &entry_op);
         plan
     }
 
     /// Returns the device rows that an entry owns.
     pub(crate) fn rows_of(&self, entry: usize) -> &[u32] {
         &self.rows[self.first_row[entry] as usize..self.first_row[entry + 1] as usize]
+    }
+
+    /// Returns the op whose times an entry has, or [`OpIdx::NONE`].
+    pub(crate) fn op_at(&self, entry: usize) -> OpIdx {
+        match self.entries[entry].source {
+            NodeSource::Op(op) => OpIdx(op),
+            NodeSource::Host(node) => OpIdx(self.host_op[node as usize]),
+            NodeSource::Process | NodeSource::Thread { .. } => OpIdx::NONE,
+        }
+    }
+
+    /// Returns the id of the node on another thread that an entry waits for.
+    pub(crate) fn thread_dep(&self, entry: usize) -> Option<u64> {
+        self.ids.get(self.thread_deps[entry] as usize).copied()
     }
 
     /// Returns the number of entries and device rows.
@@ -212,7 +237,7 @@ impl EtPlusPlan {
     }
 
     /// Groups rows by owner; rows without one get a root per device.
-    fn place_rows(&mut self, trace: &LinkedTrace, owners: RowOwners) {
+    fn place_rows(&mut self, trace: &LinkedTrace, owners: &RowOwners) {
         let rows = &trace.device.rows;
         let mut device_entry: FxHashMap<i64, u32> = FxHashMap::default();
         // Each device gets a root with a tid that no thread has.
@@ -281,11 +306,11 @@ impl EtPlusPlan {
 }
 
 /// Entries that own device rows.
-struct RowOwners {
+pub(super) struct RowOwners {
     /// Entry of each CPU op, or of the nearest enclosing op that has one.
-    op: Vec<u32>,
+    pub(super) op: Vec<u32>,
     /// Root of each host thread.
-    thread: Vec<u32>,
+    pub(super) thread: Vec<u32>,
 }
 
 impl RowOwners {
@@ -360,6 +385,6 @@ fn enclosing(trace: &LinkedTrace, op: usize) -> Option<usize> {
     (parent < op).then_some(parent)
 }
 
-fn position(index: usize) -> u32 {
+pub(super) fn position(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(NONE)
 }

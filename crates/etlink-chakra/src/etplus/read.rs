@@ -188,7 +188,11 @@ fn push_element(graph: &mut ChakraGraph, element: &TreeElement) {
             "host_op"
         },
         start_ns: element.start_ns,
-        duration_ns: element.exclusive_ns.unwrap_or_default(),
+        // The root of a thread has a duration, that of time outside all ops, but no place in time.
+        duration_ns: element
+            .start_ns
+            .and(element.exclusive_ns)
+            .unwrap_or_default(),
         inclusive_ns: element.inclusive_ns,
         correlation: element.correlation,
         // A device row has the thread of its op.

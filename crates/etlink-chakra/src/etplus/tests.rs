@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::testing::{TraceSketch, intern, sample};
-use etlink_model::{CallIdx, OpIdx};
+use etlink_link::{EdgeKind, NodeKind};
+use etlink_model::{CallIdx, HostThread, OpIdx, ThreadIdx, TrackIdx, TrackLabel};
 use serde_json::Value;
 
 fn written(trace: &LinkedTrace) -> (Value, WriteSummary) {
@@ -114,7 +115,7 @@ fn times_are_where_there_are_any() {
     let mm = &nodes[3];
     assert_eq!(
         (&mm["ts"], &mm["inclusive_dur"], &mm["exclusive_dur"]),
-        (&Value::from(2.5), &Value::from(20.0), &Value::from(10.0))
+        (&Value::from(2.5), &Value::from(20.0), &Value::from(12.0))
     );
     assert!(mm.get("inter_thread_dep").is_some_and(Value::is_null));
     assert!(
@@ -126,6 +127,53 @@ fn times_are_where_there_are_any() {
         (&gemm["ts"], &gemm["exclusive_dur"]),
         (&Value::from(9.0), &Value::from(0.7))
     );
+}
+
+/// A thread gives work to another one inside an op, and waits for it inside another op.
+#[test]
+fn a_node_waits_for_the_last_that_ended_on_the_other_thread() {
+    let mut b = TraceSketch::new();
+    b.trace.device.threads.push(HostThread {
+        pid: TrackLabel::Int(100),
+        tid: TrackLabel::Int(102),
+    });
+    let step = b.op("step", 0, 50_000, None);
+    let forward = b.op("forward", 0, 10_000, Some(step));
+    let backward = b.op("backward", 12_000, 20_000, None);
+    let inner = b.op("inner", 13_000, 5_000, Some(backward));
+    let optimizer = b.op("optimizer", 34_000, 5_000, Some(step));
+    let on_worker = [backward, inner];
+    for op in on_worker {
+        b.trace.device.ops.thread[op.index()] = ThreadIdx(1);
+    }
+    let slices = [
+        (forward, 0, 10_000),
+        (step, 10_000, 1_000),
+        (backward, 12_000, 1_000),
+        (inner, 13_000, 5_000),
+        (backward, 18_000, 14_000),
+        (step, 33_000, 1_000),
+        (optimizer, 34_000, 5_000),
+    ];
+    let nodes = slices.map(|(op, start, duration)| {
+        let node = b.slice(NodeKind::HostOp, op.0, true, start, duration);
+        let thread = u32::from(on_worker.contains(&op));
+        b.trace.nodes.track[node.index()] = TrackIdx(thread);
+        node
+    });
+    b.edge(EdgeKind::Handoff, nodes[1], nodes[2]);
+    b.edge(EdgeKind::Handoff, nodes[4], nodes[5]);
+    let (document, _) = written(&b.done());
+    let id = |name: &str| {
+        let nodes = document["nodes"].as_array().expect("nodes");
+        let node = nodes.iter().find(|node| node["name"] == name);
+        node.expect(name)["id"].clone()
+    };
+    let deps = column(&document, "inter_thread_dep");
+    let null = &Value::Null;
+    // The step had not ended, so its last child is waited for. A converter runs a node before its
+    // children, so the last child of the backward pass comes after it.
+    assert_eq!(deps[3..], [null, null, &id("forward"), null, &id("inner")]);
 }
 
 #[test]

@@ -1,19 +1,17 @@
-//! Computes the cost of a communication in ASTRA-sim's analytical network (congestion unaware):
-//! latencies of links, and bytes that cross a link one after another.
+//! Computes the cost of a communication in ASTRA-sim's analytical networks: latencies of links, and
+//! bytes that cross a rank's link one after another.
 //!
-//! With the settings of [`crate::astra::system`], a collective is split into four pieces, and two
-//! pieces run at a time.
+//! With the files of [`crate::astra`], a rank sends one message at a time, over one link: so all
+//! bytes that a rank sends pass its link, and the congestion-aware network takes the same time as
+//! the unaware one. A collective is split into pieces, one after another: with a single one, the
+//! rank that arrives last would find the messages of the others already there, and take less time.
 
+use crate::astra::limits::DATASET_SPLITS;
 use etlink_model::CollectiveKind;
 use serde::Serialize;
 
-/// Rounds of a collective: ASTRA-sim runs half of its pieces at a time, `preferred-dataset-splits`
-/// over `active-chunks-per-dimension`.
-const ROUNDS: f64 = 2.0;
-/// Value of `preferred-dataset-splits`.
-const PIECES: f64 = 4.0;
-/// Hops of a message across a switch.
-const HOPS: f64 = 2.0;
+/// Pieces of a collective.
+const PIECES: f64 = DATASET_SPLITS as f64;
 /// Latency in ASTRA-sim's example of eight H100, in nanoseconds.
 pub(crate) const DEFAULT_LATENCY_NS: f64 = 936.25;
 /// Bandwidth in ASTRA-sim's example, in GB/s of 2^30 bytes.
@@ -21,8 +19,8 @@ pub(crate) const DEFAULT_BANDWIDTH: f64 = 400.0;
 /// Bytes per nanosecond of one GB/s; ASTRA-sim's GB have 2^30 bytes.
 pub(super) const BYTES_PER_NS: f64 = 1.073_741_824;
 
-/// Returns the time of a broadcast in the network of ASTRA-sim's example, in microseconds: the two
-/// hops of a message, and its bytes over one link, as if ranks pass on small pieces.
+/// Returns the time of a broadcast in the network of ASTRA-sim's example, in microseconds: the
+/// latency of a message, and its bytes over one link, as if ranks pass on small pieces.
 ///
 /// ASTRA-sim does not simulate broadcasts; it uses the duration of the node instead.
 pub fn example_broadcast_micros(bytes: u64) -> u64 {
@@ -31,7 +29,7 @@ pub fn example_broadcast_micros(bytes: u64) -> u64 {
         ns_per_byte: 1.0 / (DEFAULT_BANDWIDTH * BYTES_PER_NS),
     };
     let cost = NetworkCost {
-        latencies: HOPS,
+        latencies: 1.0,
         bytes: bytes as f64,
     };
     (cost.time_ns(link) / 1e3).ceil() as u64
@@ -39,16 +37,16 @@ pub fn example_broadcast_micros(bytes: u64) -> u64 {
 
 /// Algorithm by which the ranks of a group pass on a collective: a value of
 /// `all-reduce-implementation` and similar keys in ASTRA-sim's system file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum CollectiveImplementation {
     /// From neighbour to neighbour.
-    #[default]
     Ring,
-    /// From each rank to all others at once.
-    Direct,
+    /// From each rank to all others, one after another: a window of one message. Without a window,
+    /// the congestion-unaware network sends the messages to all ranks in the time of one.
+    Direct1,
     /// In pairs at doubling distances; for 2, 4, 8, … ranks.
     HalvingDoubling,
 }
@@ -57,12 +55,6 @@ impl CollectiveImplementation {
     /// Returns the name in the system file.
     pub fn name(self) -> &'static str {
         self.into()
-    }
-
-    /// Returns true if ASTRA-sim supports the combination; otherwise it ends with an error.
-    pub(super) fn runs(self, kind: CollectiveKind, ranks: usize) -> bool {
-        self != CollectiveImplementation::HalvingDoubling
-            || kind != CollectiveKind::AllToAll && ranks.is_power_of_two()
     }
 }
 
@@ -90,34 +82,32 @@ impl NetworkCost {
         ranks: usize,
         bytes: f64,
     ) -> Option<NetworkCost> {
-        use CollectiveImplementation::{Direct, HalvingDoubling, Ring};
+        use CollectiveImplementation::{Direct1, HalvingDoubling, Ring};
         let n = ranks as f64;
         let (levels, part) = (n.log2(), bytes / n);
-        // Number of consecutive messages, and their total bytes.
+        let others = n - 1.0;
+        // Number of consecutive messages of a piece, and the total bytes of all pieces.
         let (steps, in_all) = match (kind, algorithm) {
-            (CollectiveKind::AllReduce, Ring) => (2.0 * (n - 1.0), 2.0 * (n - 1.0) * part),
-            (CollectiveKind::AllReduce, Direct) => (2.0, 2.0 * part),
-            (CollectiveKind::AllReduce, HalvingDoubling) => (2.0 * levels, 2.0 * (n - 1.0) * part),
-            (CollectiveKind::AllGather, Ring) => (n - 1.0, (n - 1.0) * bytes),
-            (CollectiveKind::AllGather, Direct) => (1.0, bytes),
-            (CollectiveKind::AllGather, HalvingDoubling) => (levels, (n - 1.0) * bytes),
-            (CollectiveKind::ReduceScatter, Ring) => (n - 1.0, (n - 1.0) * part),
-            (CollectiveKind::ReduceScatter, Direct) => (1.0, part),
-            (CollectiveKind::ReduceScatter, HalvingDoubling) => (levels, (n - 1.0) * part),
+            (CollectiveKind::AllReduce, Ring | Direct1) => (2.0 * others, 2.0 * others * part),
+            (CollectiveKind::AllReduce, HalvingDoubling) => (2.0 * levels, 2.0 * others * part),
+            (CollectiveKind::AllGather, Ring | Direct1) => (others, others * bytes),
+            (CollectiveKind::AllGather, HalvingDoubling) => (levels, others * bytes),
+            (CollectiveKind::ReduceScatter, Ring | Direct1) => (others, others * part),
+            (CollectiveKind::ReduceScatter, HalvingDoubling) => (levels, others * part),
             // Each rank's part travels around the ring to its destination.
-            (CollectiveKind::AllToAll, Ring) => (n * (n - 1.0) / 2.0, n * (n - 1.0) / 2.0 * part),
-            (CollectiveKind::AllToAll, Direct | HalvingDoubling) => (1.0, part),
+            (CollectiveKind::AllToAll, Ring) => (n * others / 2.0, n * others / 2.0 * part),
+            (CollectiveKind::AllToAll, Direct1 | HalvingDoubling) => (others, others * part),
             (CollectiveKind::Send | CollectiveKind::Recv, _) => {
                 return Some(NetworkCost {
-                    latencies: HOPS,
+                    latencies: 1.0,
                     bytes,
                 });
             }
             _ => return None,
         };
         Some(NetworkCost {
-            latencies: ROUNDS * steps * HOPS,
-            bytes: ROUNDS * in_all / PIECES,
+            latencies: PIECES * steps,
+            bytes: in_all,
         })
     }
 
@@ -127,16 +117,16 @@ impl NetworkCost {
 }
 
 /// Returns the time of a collective of all ranks over two dimensions: `block` ranks within each of
-/// `blocks` blocks.
-///
-/// ASTRA-sim processes the dimensions one after another, per piece: while the first pair of pieces
-/// is in one dimension, the second pair is in the other.
+/// `blocks` blocks. Each piece crosses the dimensions one after another, while other pieces are in
+/// the other dimension.
 pub(super) fn hierarchical_ns(
     kind: CollectiveKind,
+    algorithm: CollectiveImplementation,
     bytes: f64,
     (block, within): (usize, LinkSpeed),
     (blocks, across): (usize, LinkSpeed),
 ) -> Option<f64> {
+    // Only a part of the bytes is left across blocks once each block has reduced its own.
     let share = match kind {
         CollectiveKind::AllReduce | CollectiveKind::ReduceScatter => bytes / block as f64,
         CollectiveKind::AllGather | CollectiveKind::AllToAll => bytes,
@@ -147,20 +137,19 @@ pub(super) fn hierarchical_ns(
         CollectiveKind::AllGather => bytes * blocks as f64,
         _ => bytes,
     };
-    let ring = CollectiveImplementation::Ring;
-    let first = NetworkCost::new(kind, ring, block, gathered)?.time_ns(within) / ROUNDS;
-    let second = NetworkCost::new(kind, ring, blocks, share)?.time_ns(across) / ROUNDS;
+    let first = NetworkCost::new(kind, algorithm, block, gathered)?.time_ns(within) / PIECES;
+    let second = NetworkCost::new(kind, algorithm, blocks, share)?.time_ns(across) / PIECES;
     Some(match kind {
         // Within the blocks first, and once more at the end.
-        CollectiveKind::AllReduce => (first + ROUNDS * second).max(ROUNDS * first),
-        _ => first + second + first.max(second),
+        CollectiveKind::AllReduce => (first + PIECES * second).max(PIECES * first),
+        _ => first + second + (PIECES - 1.0) * first.max(second),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use CollectiveImplementation::{Direct, HalvingDoubling, Ring};
+    use CollectiveImplementation::{Direct1, HalvingDoubling, Ring};
     use CollectiveKind::{AllGather, AllReduce, AllToAll, Recv, ReduceScatter};
 
     const TEN_US_1_GBPS: LinkSpeed = LinkSpeed {
@@ -173,38 +162,38 @@ mod tests {
         assert!(error.abs() < 0.003, "{what}: {ns} {cycles}");
     }
 
-    /// Times that ASTRA-sim 518bd51 logs for a single collective: analytical, congestion unaware,
-    /// one switch of 1 GB/s and 10 µs, and the settings of [`crate::astra::system`].
+    /// Times that ASTRA-sim 518bd51 logs for a single collective over links of 1 GB/s and 10 µs, with
+    /// the settings of [`crate::astra::system`]: the same in both analytical networks.
     #[test]
     fn costs_are_those_of_the_simulator() {
-        for (kind, algorithm, ranks, bytes, cycles) in ONE_SWITCH {
+        for (kind, algorithm, ranks, bytes, cycles) in ONE_LEVEL {
             let cost = NetworkCost::new(kind, algorithm, ranks, bytes).expect("a cost");
             let what = format!("{kind:?} {algorithm:?} {ranks} {bytes}");
             assert_close(cost.time_ns(TEN_US_1_GBPS), cycles, &what);
         }
     }
 
-    const ONE_SWITCH: [(CollectiveKind, CollectiveImplementation, usize, f64, u32); 20] = [
-        (AllReduce, Ring, 2, 4_096.0, 81_910),
-        (AllReduce, Ring, 4, 1_000_000.0, 938_822),
-        (AllReduce, Ring, 8, 65_536.0, 613_426),
-        (AllGather, Ring, 2, 4_096.0, 41_910),
-        (AllGather, Ring, 4, 1_000_000.0, 1_516_988),
-        (AllGather, Ring, 8, 65_536.0, 493_628),
-        (ReduceScatter, Ring, 2, 4_096.0, 40_956),
-        (ReduceScatter, Ring, 4, 1_000_000.0, 469_574),
-        (ReduceScatter, Ring, 8, 65_536.0, 306_714),
-        (AllToAll, Ring, 2, 4_096.0, 40_956),
-        (AllToAll, Ring, 4, 1_000_000.0, 938_498),
-        (AllToAll, Ring, 8, 65_536.0, 1_226_850),
-        (Recv, Ring, 2, 4_096.0, 23_814),
-        (AllReduce, Direct, 4, 1_000_000.0, 312_943),
-        (AllGather, Direct, 8, 65_536.0, 70_521),
-        (ReduceScatter, Direct, 4, 1_000_000.0, 156_527),
-        (AllToAll, Direct, 8, 1_000_000.0, 98_211),
-        (AllReduce, HalvingDoubling, 8, 65_536.0, 293_421),
-        (AllGather, HalvingDoubling, 4, 65_536.0, 171_557),
-        (ReduceScatter, HalvingDoubling, 8, 1_000_000.0, 527_621),
+    const ONE_LEVEL: [(CollectiveKind, CollectiveImplementation, usize, f64, u32); 20] = [
+        (AllReduce, Ring, 2, 4_096.0, 83_820),
+        (AllReduce, Ring, 4, 1_000_000.0, 1_638_112),
+        (AllReduce, Ring, 8, 65_536.0, 666_936),
+        (AllGather, Ring, 2, 4_096.0, 43_820),
+        (AllGather, Ring, 4, 1_000_000.0, 2_913_976),
+        (AllGather, Ring, 8, 65_536.0, 707_256),
+        (ReduceScatter, Ring, 2, 4_096.0, 41_912),
+        (ReduceScatter, Ring, 4, 1_000_000.0, 819_616),
+        (ReduceScatter, Ring, 8, 65_536.0, 333_512),
+        (AllToAll, Ring, 2, 4_096.0, 41_912),
+        (AllToAll, Ring, 4, 1_000_000.0, 1_636_996),
+        (Recv, Ring, 2, 4_096.0, 13_814),
+        (AllReduce, Direct1, 4, 1_000_000.0, 1_637_740),
+        (AllGather, Direct1, 8, 65_536.0, 707_256),
+        (ReduceScatter, Direct1, 4, 1_000_000.0, 819_244),
+        (AllToAll, Direct1, 4, 1_000_000.0, 818_500),
+        (AllToAll, Direct1, 8, 1_000_000.0, 1_094_916),
+        (AllReduce, HalvingDoubling, 8, 65_536.0, 346_864),
+        (AllGather, HalvingDoubling, 4, 65_536.0, 263_112),
+        (ReduceScatter, HalvingDoubling, 8, 1_000_000.0, 935_468),
     ];
 
     /// Times over two dimensions, of 10 µs and 50 µs, 10 GB/s and 1 GB/s.
@@ -219,24 +208,29 @@ mod tests {
             ns_per_byte: 1.0 / BYTES_PER_NS,
         };
         for (kind, block, blocks, bytes, cycles) in TWO_LEVELS {
-            let ns = hierarchical_ns(kind, bytes, (block, within), (blocks, across));
+            let algorithm = match kind {
+                AllToAll => Direct1,
+                _ => Ring,
+            };
+            let (within, across) = ((block, within), (blocks, across));
+            let ns = hierarchical_ns(kind, algorithm, bytes, within, across);
             let what = format!("{kind:?} {block} x {blocks}, {bytes}");
             assert_close(ns.expect("a cost"), cycles, &what);
         }
     }
 
     const TWO_LEVELS: [(CollectiveKind, usize, usize, f64, u32); 12] = [
-        (AllReduce, 2, 2, 1_000_000.0, 696_340),
-        (AllReduce, 4, 2, 65_536.0, 529_938),
-        (AllReduce, 2, 4, 1_000_000.0, 1_612_810),
-        (AllGather, 2, 2, 1_000_000.0, 732_233),
-        (AllGather, 4, 2, 65_536.0, 299_678),
-        (AllGather, 2, 4, 1_000_000.0, 2_110_123),
-        (ReduceScatter, 2, 2, 1_000_000.0, 348_281),
-        (ReduceScatter, 4, 2, 65_536.0, 264_975),
-        (ReduceScatter, 2, 4, 1_000_000.0, 806_543),
-        (AllToAll, 2, 2, 1_000_000.0, 464_478),
-        (AllToAll, 4, 2, 65_536.0, 352_218),
-        (AllToAll, 2, 4, 1_000_000.0, 1_930_142),
+        (AllReduce, 2, 2, 1_000_000.0, 909_512),
+        (AllReduce, 4, 2, 65_536.0, 477_592),
+        (AllReduce, 2, 4, 1_000_000.0, 1_942_512),
+        (AllGather, 2, 2, 1_000_000.0, 1_187_896),
+        (AllGather, 4, 2, 65_536.0, 300_197),
+        (AllGather, 2, 4, 1_000_000.0, 3_497_110),
+        (ReduceScatter, 2, 2, 1_000_000.0, 455_037),
+        (ReduceScatter, 4, 2, 65_536.0, 238_813),
+        (ReduceScatter, 2, 4, 1_000_000.0, 971_621),
+        (AllToAll, 2, 2, 1_000_000.0, 687_311),
+        (AllToAll, 4, 2, 65_536.0, 261_671),
+        (AllToAll, 2, 4, 1_000_000.0, 1_320_143),
     ];
 }

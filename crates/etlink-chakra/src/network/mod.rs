@@ -1,8 +1,9 @@
 //! Fits latencies and bandwidths with which ASTRA-sim's network reproduces measured transfers.
 //!
 //! The time of each communication's transfer runs from the last rank's arrival to the end. With the
-//! settings of [`crate::astra::system`], ASTRA-sim's analytical backend takes a number of latencies
-//! and a time for the bytes. Both are linear in the unknowns, so a regression finds them.
+//! settings of [`crate::astra::system`], ASTRA-sim's analytical backends take a number of latencies
+//! and a time for the bytes that pass a rank's link. Both are linear in the unknowns, so a regression
+//! finds them. The bandwidth is therefore that of a link, whatever the number of ranks.
 //! Disturbances only lengthen transfers of host threads, so the fastest tenth of these is fitted.
 //! Two levels are written if groups show them. O(communications).
 
@@ -28,13 +29,20 @@ use serde::Serialize;
 use shape::NetworkShape;
 use transfers::MeasuredTransfers;
 
+/// Median relative error above which a fit is not used: the network is no link, or the transfers are
+/// no measurements of it.
+pub(crate) const MOST_ERROR: f64 = 0.5;
+
 /// Fitted speeds of a network between all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkFit {
-    /// One level, or two: within blocks of neighbouring ranks, and across blocks.
+    /// One level, or two: within blocks of neighbouring ranks, and across blocks. If the fit is
+    /// rejected, the level of ASTRA-sim's example.
     pub levels: Vec<NetworkLevel>,
-    /// Algorithms of collectives; with two levels, all are rings.
+    /// True if the median error is above 0.5, so that the values of ASTRA-sim's example are written.
+    pub is_rejected: bool,
+    /// Algorithms of collectives.
     pub algorithms: CollectiveImplementations,
     /// Number of fitted transfers.
     pub used: u64,
@@ -43,11 +51,11 @@ pub struct NetworkFit {
     /// With two levels: communications between ranks at different positions in different blocks,
     /// which ASTRA-sim treats as neighbours.
     pub mixed: u64,
-    /// Median relative error of the fitted transfers.
+    /// Median relative error of the fitted transfers, even if the fit is rejected.
     pub median_error: f64,
-    /// Measured times and times of the network, per kind.
+    /// Measured times and times of the fitted network, per kind.
     pub kinds: Vec<KindFit>,
-    /// Measured times and times of the network per group or pair of ranks, with the speed that its
+    /// Measured times and times of the fitted network per group or pair of ranks, with the speed that its
     /// transfers alone give.
     pub groups: Vec<GroupFit>,
 }
@@ -95,6 +103,7 @@ pub fn fit_network(
     let (shape, links) = shape::find_shape(&measured, &all, ranks)?;
     let mut fit = NetworkFit {
         levels: shape.levels(&links, &measured),
+        is_rejected: false,
         algorithms: shape.algorithms,
         used: all.len() as u64,
         unused: measured.unused,
@@ -104,5 +113,11 @@ pub fn fit_network(
         groups: accuracy::groups(&measured, shape, &links),
     };
     fit.median_error = accuracy::median_error(&measured, &all, shape, &links);
+    if fit.median_error > MOST_ERROR {
+        fit.is_rejected = true;
+        fit.levels = vec![NetworkLevel::example(ranks)];
+        fit.algorithms = CollectiveImplementations::default();
+        fit.mixed = 0;
+    }
     Some(fit)
 }

@@ -1,7 +1,9 @@
 //! Chooses the levels of a network and the algorithms of collectives that come closest to the
 //! measured transfers.
 
-use super::cost::{CollectiveImplementation, NetworkCost, hierarchical_ns};
+use super::cost::{
+    CollectiveImplementation, DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, NetworkCost, hierarchical_ns,
+};
 use super::levels::{CommReach, RankBlocks};
 use super::regression::{CostedTransfer, FittedLink, fit_link, loss};
 use super::transfers::{MeasuredTransfer, MeasuredTransfers};
@@ -19,7 +21,7 @@ const ALGORITHM_LOSS: f64 = 0.9;
 const MOST_COMPARED: usize = 2_000;
 
 /// Algorithm per kind of collective that ASTRA-sim has a setting for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveImplementations {
     /// `all-reduce-implementation`.
@@ -30,6 +32,18 @@ pub struct CollectiveImplementations {
     pub reduce_scatter: CollectiveImplementation,
     /// `all-to-all-implementation`.
     pub all_to_all: CollectiveImplementation,
+}
+
+impl Default for CollectiveImplementations {
+    fn default() -> CollectiveImplementations {
+        CollectiveImplementations {
+            all_reduce: CollectiveImplementation::Ring,
+            all_gather: CollectiveImplementation::Ring,
+            reduce_scatter: CollectiveImplementation::Ring,
+            // Around a ring, each rank would also pass on the parts of others.
+            all_to_all: CollectiveImplementation::Direct1,
+        }
+    }
 }
 
 impl CollectiveImplementations {
@@ -48,27 +62,39 @@ impl CollectiveImplementations {
             CollectiveKind::AllReduce => self.all_reduce = algorithm,
             CollectiveKind::AllGather => self.all_gather = algorithm,
             CollectiveKind::ReduceScatter => self.reduce_scatter = algorithm,
-            CollectiveKind::AllToAll => self.all_to_all = algorithm,
             _ => {}
         }
         self
     }
 }
 
-/// One dimension of the network: a switch.
+/// One dimension of the network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkLevel {
-    /// Number of ranks, or of blocks of ranks, at the switch.
+    /// Number of ranks, or of blocks of ranks.
     pub size: u64,
-    /// Latency of a link, in nanoseconds.
+    /// Latency of a message, in nanoseconds.
     pub latency_ns: f64,
-    /// Bandwidth of a link in GB/s of 2^30 bytes, as in ASTRA-sim.
+    /// Bandwidth of a rank's link in GB/s of 2^30 bytes, as in ASTRA-sim.
     pub bandwidth: f64,
     /// True if the bandwidth is fitted to transfers; false if it comes from ASTRA-sim's example.
     pub bandwidth_is_fitted: bool,
     /// Number of fitted transfers.
     pub used: u64,
+}
+
+impl NetworkLevel {
+    /// Returns the network of ASTRA-sim's example between `size` ranks.
+    pub(crate) fn example(size: u64) -> NetworkLevel {
+        NetworkLevel {
+            size,
+            latency_ns: DEFAULT_LATENCY_NS,
+            bandwidth: DEFAULT_BANDWIDTH,
+            bandwidth_is_fitted: false,
+            used: 0,
+        }
+    }
 }
 
 /// A network without its speeds.
@@ -79,7 +105,7 @@ pub(super) struct NetworkShape {
 }
 
 impl NetworkShape {
-    fn flat(ranks: u64) -> NetworkShape {
+    pub(super) fn flat(ranks: u64) -> NetworkShape {
         NetworkShape {
             blocks: RankBlocks::flat(ranks),
             algorithms: CollectiveImplementations::default(),
@@ -96,14 +122,18 @@ impl NetworkShape {
     }
 
     fn cost(self, kind: CollectiveKind, ranks: usize, bytes: f64) -> Option<NetworkCost> {
+        NetworkCost::new(kind, self.algorithm(kind), ranks, bytes)
+    }
+
+    /// Returns the algorithm of a collective of some ranks.
+    fn algorithm(self, kind: CollectiveKind) -> CollectiveImplementation {
         // Over two dimensions, a group that does not include all ranks always uses a ring, whatever
         // the setting: `CommunicatorGroup::get_collective_plan`.
-        let algorithm = if self.blocks.is_flat() {
+        if self.blocks.is_flat() {
             self.algorithms.of(kind)
         } else {
             CollectiveImplementation::Ring
-        };
-        NetworkCost::new(kind, algorithm, ranks, bytes)
+        }
     }
 
     /// Returns the time of a communication, in nanoseconds.
@@ -125,6 +155,7 @@ impl NetworkShape {
         let [block, blocks] = sizes.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
         hierarchical_ns(
             kind,
+            self.algorithms.of(kind),
             bytes,
             (block, within.speed()),
             (blocks, across.speed()),
@@ -142,6 +173,14 @@ impl NetworkShape {
             .unwrap_or(0.0)
     }
 
+    /// Returns true if ranks pass on bytes for others in an all-to-all, so that its time says nothing
+    /// about links.
+    fn is_passed_on(self, kind: CollectiveKind, ranks: usize) -> bool {
+        kind == CollectiveKind::AllToAll
+            && ranks > 2
+            && self.algorithm(kind) == CollectiveImplementation::Ring
+    }
+
     /// Returns the chosen transfers that determine the speed of a level, by level.
     fn costed(self, measured: &MeasuredTransfers, chosen: &[usize]) -> [Vec<CostedTransfer>; 2] {
         let mut kind_ns: BTreeMap<&str, f64> = BTreeMap::new();
@@ -157,7 +196,9 @@ impl NetworkShape {
                 CommReach::Across => 1,
                 CommReach::Everything | CommReach::Mixed { .. } => continue,
             };
-            if let Some(cost) = self.cost(transfer.kind, members.len(), transfer.bytes) {
+            if !self.is_passed_on(transfer.kind, members.len())
+                && let Some(cost) = self.cost(transfer.kind, members.len(), transfer.bytes)
+            {
                 levels[level].push(CostedTransfer {
                     cost,
                     ns: transfer.ns,
@@ -315,15 +356,15 @@ fn find_algorithms(
 }
 
 /// Returns all combinations of algorithms that ASTRA-sim supports for the groups of the chosen
-/// transfers.
+/// transfers. They differ in latencies: each passes the same bytes.
 fn algorithm_choices(
     measured: &MeasuredTransfers,
     chosen: &[usize],
 ) -> Vec<CollectiveImplementations> {
-    use CollectiveImplementation::{Direct, HalvingDoubling, Ring};
-    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
+    use CollectiveImplementation::{HalvingDoubling, Ring};
+    use CollectiveKind::{AllGather, AllReduce, ReduceScatter};
     let mut choices = vec![CollectiveImplementations::default()];
-    for kind in [AllReduce, AllGather, ReduceScatter, AllToAll] {
+    for kind in [AllReduce, AllGather, ReduceScatter] {
         let of_kind = chosen.iter().map(|at| &measured.transfers[*at]);
         let of_kind = of_kind.filter(|transfer| transfer.kind == kind);
         let sizes: Vec<usize> = of_kind
@@ -333,11 +374,10 @@ fn algorithm_choices(
         if sizes.iter().all(|ranks| *ranks <= 2) {
             continue;
         }
-        let runs = |algorithm: &CollectiveImplementation| {
-            sizes.iter().all(|ranks| algorithm.runs(kind, *ranks))
-        };
-        let usable = [Ring, Direct, HalvingDoubling].into_iter().filter(runs);
-        let with_kind = usable.flat_map(|algorithm| {
+        if !sizes.iter().all(|ranks| ranks.is_power_of_two()) {
+            continue;
+        }
+        let with_kind = [Ring, HalvingDoubling].into_iter().flat_map(|algorithm| {
             let choices = choices.iter();
             choices.map(move |choice| choice.with(kind, algorithm))
         });
@@ -348,6 +388,7 @@ fn algorithm_choices(
 
 #[cfg(test)]
 mod tests {
+    use super::super::cost::BYTES_PER_NS;
     use super::*;
     use CollectiveKind::{AllGather, AllReduce, AllToAll, Recv};
 
@@ -409,7 +450,7 @@ mod tests {
             all_reduce: CollectiveImplementation::Ring,
             all_gather: CollectiveImplementation::Ring,
             reduce_scatter: CollectiveImplementation::Ring,
-            all_to_all: CollectiveImplementation::Ring,
+            all_to_all: CollectiveImplementation::Direct1,
         },
     };
 
@@ -463,12 +504,46 @@ mod tests {
     #[test]
     fn the_algorithms_are_those_that_fit() {
         let mut truth = NetworkShape::flat(8);
-        truth.algorithms.all_to_all = CollectiveImplementation::Direct;
+        truth.algorithms.all_reduce = CollectiveImplementation::HalvingDoubling;
         let (mut measured, links) = (measured(0.5), [link(2_000.0, 20.0)]);
         add(&mut measured, AllToAll, &[5], (truth, &links));
         add(&mut measured, AllReduce, &[0, 5], (truth, &links));
         let (shape, found) = find_shape(&measured, &all(&measured), 8).expect("a network");
         assert_eq!(shape, truth);
         assert!((found[0].latency_ns - 2_000.0).abs() < 1.0, "{found:?}");
+    }
+
+    /// All-reduces of eight GPUs over links of 24 GB/s whose latency hardly counts: no algorithm
+    /// makes them quicker than bytes over bandwidth, at any number of ranks.
+    #[test]
+    fn the_bandwidth_is_that_of_links_at_any_number_of_ranks() {
+        let (mut measured, gb_per_s) = (measured(0.5), 24.0);
+        let bound_ns = |ranks: f64, bytes: f64| {
+            2.0 * (ranks - 1.0) / ranks * bytes / (gb_per_s * BYTES_PER_NS)
+        };
+        for bytes in [2e6, 2.1e6, 4e6, 8e6] {
+            measured.transfers.push(MeasuredTransfer {
+                kind: AllReduce,
+                group: 5,
+                bytes,
+                ns: bound_ns(8.0, bytes) + 5_000.0,
+            });
+        }
+        let (shape, links) = find_shape(&measured, &all(&measured), 8).expect("a network");
+        assert!(
+            (links[0].bandwidth / gb_per_s - 1.0).abs() < 1e-3,
+            "{links:?}"
+        );
+        for ranks in [8, 64, 256] {
+            let members: Vec<u64> = (0..ranks).collect();
+            let shape = NetworkShape {
+                blocks: RankBlocks::flat(ranks),
+                ..shape
+            };
+            let ns = shape
+                .time_ns(AllReduce, &members, 4e6, &links)
+                .expect("a time");
+            assert!(ns >= bound_ns(ranks as f64, 4e6), "{ranks}: {ns}");
+        }
     }
 }

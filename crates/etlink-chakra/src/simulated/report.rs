@@ -14,6 +14,9 @@ pub struct SimulationReport {
     pub ranks: Vec<ComparedRank>,
     /// Ranks that did not finish, with the nodes they wait for.
     pub stuck: Vec<StuckRank>,
+    /// Ranks that executed all nodes, but have no `finished` line: ASTRA-sim can abort at exit if a
+    /// rank is in several groups. Their last node is their end.
+    pub aborted: Vec<i64>,
     /// True if the simulator reached its end. If it did not, unfinished ranks may not be stuck.
     pub log_has_end: bool,
     /// Times per kind of communication.
@@ -195,12 +198,16 @@ pub fn compare_simulation(
         let logged = log.ranks.get(rank).unwrap_or(&none);
         let measured_ns = measured.and_then(|measured| Some(measured.windows.get(rank)?.1));
         let has_nodes = !logged.nodes.is_empty();
+        let end_ns = logged.finished_ns.or_else(|| {
+            let is_done = has_nodes && graph.done == graph.nodes;
+            is_done.then(|| last_end_ns(logged)).flatten()
+        });
         let busy = measured_busy.remove(rank).map(union);
         report.ranks.push(ComparedRank {
             rank: *rank,
-            simulated_ns: logged.finished_ns,
+            simulated_ns: end_ns,
             measured_ns,
-            change: logged.finished_ns.zip(measured_ns).and_then(relative),
+            change: end_ns.zip(measured_ns).and_then(relative),
             communication_ns: has_nodes.then_some(graph.communication_ns),
             measured_communication_ns: busy.map(|busy| length(&busy)),
             exposed_ns: graph.exposed_ns,
@@ -209,11 +216,19 @@ pub fn compare_simulation(
             nodes: graph.nodes,
             nodes_done: graph.done,
         });
-        if logged.finished_ns.is_none() {
-            report.stuck.push(stuck_rank(*rank, log, logged));
+        match (end_ns, logged.finished_ns) {
+            (None, _) => report.stuck.push(stuck_rank(*rank, log, logged)),
+            (Some(_), None) => report.aborted.push(*rank),
+            (Some(_), Some(_)) => {}
         }
     }
     report
+}
+
+/// Returns the end of a rank's last node.
+fn last_end_ns(logged: &LoggedRank) -> Option<i64> {
+    let ends = logged.nodes.values().filter_map(|node| node.end_ns);
+    ends.max()
 }
 
 fn stuck_rank(rank: i64, log: &AstraLog, logged: &LoggedRank) -> StuckRank {

@@ -11,6 +11,7 @@ use anyhow::Result;
 use etlink_chakra::simulated::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, write_timeline,
 };
+use etlink_link::ranks::rank_list;
 use etlink_run::output::Target;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
 
@@ -64,10 +65,20 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
 
 fn describe(result: &SimulationResult, rows: usize) -> String {
     let report = &result.report;
-    let mut out = rank_table(report);
+    let limit = Limit {
+        lines: rows,
+        option: "--rows",
+    };
+    let mut out = rank_table(report, limit);
     for stuck in &report.stuck {
         let place = stuck_place(stuck, report.log_has_end);
         out += &format!("rank {} did not finish; {place}\n", stuck.rank);
+    }
+    if !report.aborted.is_empty() {
+        out += &format!(
+            "{} executed all nodes, but ASTRA-sim aborted at exit: the last node counts as the end\n",
+            rank_list("rank", &report.aborted)
+        );
     }
     if !report.kinds.is_empty() {
         out += &kind_table(report);
@@ -77,7 +88,7 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
         .iter()
         .any(|comm| comm.longer_ns.is_some());
     if differ {
-        out += &comm_table(report, rows);
+        out += &comm_table(report, limit);
     }
     out
 }
@@ -118,7 +129,7 @@ const CLOSE_BY_CONSTRUCTION: &str = "\
     Graphs keep time that the network does not explain as computation, so rank times are \
     close to the recording for any network. The kinds below show how good the network is.\n";
 
-fn rank_table(report: &SimulationReport) -> String {
+fn rank_table(report: &SimulationReport, limit: Limit) -> String {
     let head = [
         "rank",
         "simulated",
@@ -129,7 +140,7 @@ fn rank_table(report: &SimulationReport) -> String {
         "simulated exposed",
         "exposed, as ASTRA-sim says",
     ];
-    let mut table = Grid::new(1, Limit::NONE, head);
+    let mut table = Grid::new(1, limit, head);
     for rank in &report.ranks {
         table.add(rank_row(rank));
     }
@@ -197,7 +208,7 @@ fn kind_row(kind: &ComparedKind, is_measured: bool) -> [String; 9] {
     ]
 }
 
-fn comm_table(report: &SimulationReport, rows: usize) -> String {
+fn comm_table(report: &SimulationReport, limit: Limit) -> String {
     let head = [
         "kind",
         "between",
@@ -208,10 +219,6 @@ fn comm_table(report: &SimulationReport, rows: usize) -> String {
         "longer by",
         "begins later by",
     ];
-    let limit = Limit {
-        lines: rows,
-        option: "--rows",
-    };
     let mut table = Grid::new(2, limit, head);
     let compared = report
         .communications
