@@ -189,6 +189,20 @@ fn names_that_say_no_rank_have_it_at_their_end() {
             "{names:?}"
         );
     }
+    // in containers, all processes may have the id 1
+    let tool = Tool::new();
+    let names = [
+        "worker0.17.json",
+        "worker1.17.json",
+        "worker2.17.json",
+        "worker3.17.json",
+    ];
+    put(&tool, &names, |place| Process {
+        id: 1,
+        begin_ms: Process::FIRST.begin_ms + place as i64,
+        ..Process::FIRST
+    });
+    assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2, 3])]);
     // recordings of one process are not ranks
     let tool = Tool::new();
     put(&tool, &["profile_0.json", "profile_1.json"], |_| {
@@ -344,6 +358,45 @@ fn places_along_axes_are_ranks_though_some_are_not_here() {
     assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
     tool.run("ranks run")
         .notes("ranks 0, 1 or ranks 0, 2 of one run");
+}
+
+#[test]
+fn nodes_in_names_have_consecutive_ranks() {
+    for names in [
+        [
+            "node0_rank0.json",
+            "node0_rank1.json",
+            "node1_rank0.json",
+            "node1_rank1.json",
+        ],
+        [
+            "host-9_gpu0.json",
+            "host-9_gpu1.json",
+            "host-10_gpu0.json",
+            "host-10_gpu1.json",
+        ],
+    ] {
+        let tool = Tool::new();
+        put(&tool, &names, nth);
+        assert_eq!(
+            runs(&tool),
+            [(String::new(), vec![0, 1, 2, 3])],
+            "{names:?}"
+        );
+        let said = tool.run("ranks run -v");
+        for (rank, name) in names.iter().enumerate() {
+            let line = format!("rank {rank}: device trace run/{name}");
+            assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+        }
+        // two jobs of two ranks at the same time are two runs
+        let tool = Tool::new();
+        put(&tool, &names, |place| Process {
+            world: 2,
+            ..nth(place)
+        });
+        let found = runs(&tool);
+        assert!(found.iter().all(|(_, ranks)| ranks.len() < 3), "{found:?}");
+    }
 }
 
 #[test]

@@ -503,7 +503,13 @@ fn who_came_late_by_clocks_that_nothing_tells_is_said() {
         tool.file(&format!("run/{name}"), without_host_name(&trace));
     }
     let said = "note: the clock offset of rank 1, 2, 3 to rank 0 is unknown: late arrivals use each rank's own clock";
-    for command in ["ranks", "analyze"] {
+    for command in [
+        "ranks",
+        "analyze",
+        "findings",
+        "replay",
+        "report -o page.html",
+    ] {
         tool.run(&format!("{command} run")).exits(0).notes(said);
     }
 }

@@ -67,6 +67,16 @@ impl JoinedRun {
         notes
     }
 
+    /// Returns [`clock_notes`] if times of ranks are compared.
+    pub fn clock_notes(&self) -> Vec<String> {
+        let mut matches = self.matches.matches.iter();
+        if matches.any(|matched| matched.is_whole() && matched.members.len() > 1) {
+            clock_notes(&self.clocks, false)
+        } else {
+            vec![]
+        }
+    }
+
     /// Returns for each rank, by place: true if it lacks a collective or message that others have
     /// with it, or its device row, or has only the call while others have the transfer.
     pub fn lacks_matches(&self) -> Vec<bool> {

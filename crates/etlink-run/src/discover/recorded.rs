@@ -151,14 +151,28 @@ impl<'t> Recording<'t> {
         &self.inside.recorder
     }
 
-    /// Returns the numbers in the name, except times and the process id.
+    /// Returns the numbers in the name, except times.
     fn numbers(&self) -> Vec<i64> {
         let parts = self.name.split(|c: char| !c.is_ascii_digit());
         let numbers = parts.filter_map(|digits| digits.parse().ok());
-        let process = self.recorder().process;
-        numbers
-            .filter(|number| *number < FIRST_TIME && Some(*number) != process)
-            .collect()
+        numbers.filter(|number| *number < FIRST_TIME).collect()
+    }
+
+    /// Returns the number of the machine in the name of a trace that does not state its rank:
+    /// `node0_rank1`, `host-1_gpu0`.
+    fn named_node(&self) -> Option<i64> {
+        const WORDS: [&str; 5] = ["node", "host", "machine", "server", "worker"];
+        let is_stated = self.inside.rank.is_some() || self.node.is_some();
+        let lower = self.name.to_lowercase();
+        let mut words = WORDS.into_iter().flat_map(|word| {
+            let places = lower.match_indices(word);
+            places.map(|(at, word)| lower[at + word.len()..].trim_start_matches(['-', '_']))
+        });
+        let number = words.find_map(|rest| {
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            rest[..digits].parse().ok()
+        });
+        if is_stated { None } else { number }
     }
 }
 
@@ -473,10 +487,14 @@ fn mixed_radix(
 }
 
 /// Returns the possible ranks from local ranks in the names, for consecutive nodes. A node is a
-/// machine, or a folder if traces name no machine. Nodes are ordered by their names, or else by the
-/// groups that their collectives name.
+/// machine, or a folder or the node in the name if traces name no machine. Nodes are ordered by
+/// their names, or else by the groups that their collectives name.
 fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
-    let locals: Option<Ranks> = recordings.iter().map(|one| one.named).collect();
+    let last_number = |one: &Recording| one.named_node().and(one.numbers().last().copied());
+    let locals = recordings.iter();
+    let locals: Option<Ranks> = locals
+        .map(|one| one.named.or_else(|| last_number(one)))
+        .collect();
     let Some(locals) = locals else {
         return vec![];
     };
@@ -487,7 +505,10 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
     let by_host = hosts.len() > 1 && hosts.iter().all(|host| host.is_some());
     let node = |one: &Recording| match &one.recorder().host {
         Some(host) if by_host => host.clone(),
-        _ => one.node.unwrap_or_default().to_owned(),
+        _ => match (one.node, one.named_node()) {
+            (Some(folder), _) => folder.to_owned(),
+            (None, node) => node.map_or(String::new(), |node| node.to_string()),
+        },
     };
     let mut nodes: BTreeMap<String, (String, i64)> = BTreeMap::new();
     for one in recordings {
@@ -535,7 +556,15 @@ fn ranks_of_numbers(recordings: &[Recording]) -> Vec<Ranks> {
     if processes.len() > 1 && processes.len() < recordings.len() {
         return vec![];
     }
-    let all: Vec<Ranks> = recordings.iter().map(Recording::numbers).collect();
+    let mut all: Vec<Ranks> = recordings.iter().map(Recording::numbers).collect();
+    let process = |one: &Recording| one.recorder().process;
+    let mut named = recordings.iter().zip(&all);
+    // in containers, the id of all processes may be 1
+    if named.all(|(one, own)| process(one).is_some_and(|id| own.contains(&id))) {
+        for (one, own) in recordings.iter().zip(&mut all) {
+            own.retain(|number| Some(*number) != process(one));
+        }
+    }
     let most = all.iter().map(Vec::len).min().unwrap_or(0);
     let from_end =
         (0..most).map(|place| all.iter().map(|own| own[own.len() - 1 - place]).collect());

@@ -259,7 +259,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
 /// Findings of several ranks as one graph.
 struct JoinedFindings {
     findings: RunFindings,
-    /// Notes on ranks that do not match.
+    /// Notes on ranks that do not match, and on their clocks.
     match_notes: Vec<String>,
     /// Labels of ranks that were left out.
     left_out: Vec<String>,
@@ -279,7 +279,8 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
         found.push(rank.value);
     }
     let joined = JoinedRun::new(summaries, align);
-    let match_notes = joined.match_notes();
+    let mut match_notes = joined.match_notes();
+    match_notes.extend(joined.clock_notes());
     let left_out = ranks_left_out(&joined, &is_cut);
     let left_out = labels.into_iter().zip(left_out);
     let left_out = left_out.filter(|(_, is_out)| *is_out);

@@ -311,6 +311,9 @@ fn replay_run(
         collectives: &joints,
     };
     notes.extend(join.match_notes());
+    if !is_written {
+        notes.extend(join.clock_notes());
+    }
     if !measured && !joints.is_empty() {
         notes
             .push("no start times: a collective takes its node's duration on each rank".to_owned());

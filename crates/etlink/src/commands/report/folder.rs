@@ -110,6 +110,7 @@ fn content_of_ranks(
         all_excluded.extend(results.excluded());
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(joined_run.match_notes());
+        notes.extend(joined_run.clock_notes());
         // the loop runs once: `Run::open` rejects a folder with several runs
         let mut found = vec![];
         let mut labels: Vec<String> = vec![];
