@@ -100,3 +100,16 @@ fn a_log_that_lies_there_packed_too_counts_once() {
         .exits(0)
         .notes("node-pid70.log.gz is left out: the folder has an uncompressed copy");
 }
+
+#[test]
+fn logs_next_to_traces_are_named() {
+    let tool = Tool::new();
+    crate::ranks::put(&tool, &crate::ranks::RUN);
+    tool.file("run/node-pid70.log", log_of(0));
+    tool.file("run/train.log", "step 1\n");
+    for command in ["ranks", "findings", "analyze"] {
+        tool.run(&format!("{command} run"))
+            .exits(0)
+            .notes("ignoring 1 log of NCCL's inspector");
+    }
+}

@@ -26,6 +26,7 @@ pub use crate::run_files::{
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
+use crate::inspector;
 use crate::manifest::{RunManifest, unlisted};
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
@@ -132,7 +133,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             }
             Err(error) => return Err(error.into()),
         };
-        let (mut files, mut written) = (vec![], vec![]);
+        let (mut files, mut written, mut logs) = (vec![], vec![], 0);
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
@@ -157,6 +158,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 written.push(file_name(&path));
             } else if is_nsys_table(&path) {
                 has_tables = true;
+            } else if inspector::is_log(&path) {
+                logs += 1;
             }
         }
         files.extend(dumps.into_files());
@@ -188,6 +191,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         if let Some(run) = found.first_mut() {
             run.notes
                 .extend(twins.into_iter().chain(passed_by(written)));
+            run.notes.extend(inspector::ignored_note(logs, "traces"));
         }
         for mut run in found {
             unique_labels(&mut run.ranks);

@@ -89,6 +89,28 @@ fn may_be_log(path: &Path) -> bool {
         .any(|ending| plain.ends_with(ending))
 }
 
+/// Returns true if a file is a log under the plugin's own name.
+pub(crate) fn is_log(path: &Path) -> bool {
+    let name = file_name(path).to_lowercase();
+    let is_named = [".log", ".log.gz", ".log.zst"];
+    is_named.iter().any(|ending| name.ends_with(ending))
+        && input::open(path, &Progress::hidden())
+            .is_ok_and(|input| input.kind == InputKind::NcclInspector)
+}
+
+/// Returns a note on logs that are ignored next to other recordings; `None` without logs.
+pub fn ignored_note(logs: usize, next_to: &str) -> Option<String> {
+    let number = match logs {
+        0 => return None,
+        1 => "1 log".to_owned(),
+        several => format!("{several} logs"),
+    };
+    Some(format!(
+        "ignoring {number} of NCCL's inspector next to the {next_to}: for bandwidths, put logs in their own \
+         folder and pass the folder to `etlink ranks`"
+    ))
+}
+
 /// Reads a log.
 ///
 /// # Errors

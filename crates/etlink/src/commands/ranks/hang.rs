@@ -13,7 +13,7 @@ use etlink_link::ranks::{ExcludeReason, rank_list};
 use etlink_model::{GlobalRank, Severity};
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
-use etlink_run::inspector::find_logs;
+use etlink_run::inspector::{find_logs, ignored_note};
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::RunOptions;
 use etlink_run::{RunError, text};
@@ -63,7 +63,8 @@ pub(super) fn run(
         return Err(RunError::no_trace_taken(errors).into());
     }
     if let Some(first) = all.first_mut() {
-        first.notes.extend(other_logs_note(folder)?);
+        let logs = find_logs(folder)?.logs.len();
+        first.notes.extend(ignored_note(logs, "dumps"));
     }
     let notes_of = |one: &FolderHangs| {
         let excluded = one.excluded.iter().map(Excluded::note);
@@ -93,19 +94,6 @@ pub(super) fn run(
     } else {
         Outcome::Done
     })
-}
-
-/// Returns a note on logs of NCCL's inspector, which this report does not use.
-fn other_logs_note(folder: &Path) -> Result<Option<String>> {
-    let logs = find_logs(folder)?.logs.len() as u64;
-    if logs == 0 {
-        return Ok(None);
-    }
-    Ok(Some(format!(
-        "ignoring {} of NCCL's inspector next to the dumps: for bandwidths, put logs in their own \
-         folder and pass the folder to `etlink ranks`",
-        count(logs, "log")
-    )))
 }
 
 /// Reads the report of a folder; `None` if no dump is readable. Also returns the errors of
