@@ -33,6 +33,8 @@ pub enum ExcludeReason {
         /// Number of ranks stated by most traces.
         most: i64,
     },
+    /// The host trace has another version of the format than most.
+    HostSchema,
     /// Recorded at a different time than most traces.
     Time {
         /// Distance to the nearest other trace, ns; negative if earlier.
@@ -58,6 +60,11 @@ impl ExcludeReason {
             ),
             ExcludeReason::WorldSize { own, most } => {
                 format!("it is from a run of {own} ranks; most others are from a run of {most}")
+            }
+            ExcludeReason::HostSchema => {
+                "another version of PyTorch recorded it: its host trace has another format than those \
+                 of most others"
+                    .to_owned()
             }
             ExcludeReason::Time { apart_ns } => {
                 let word = if apart_ns < 0 { "before" } else { "after" };
@@ -103,6 +110,7 @@ pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelectio
     if !all {
         // Sizes first: a leftover of another size must not bridge two clusters of time.
         selection.by_world(&ranks);
+        selection.by_schema(&ranks);
         selection.by_clock(&ranks);
         selection.by_time(&ranks);
     }
@@ -136,6 +144,22 @@ impl RunSelection {
                 }
                 _ => None,
             };
+        }
+    }
+
+    /// Excludes traces that another version of PyTorch recorded.
+    fn by_schema(&mut self, ranks: &[&RankSummary]) {
+        let members = ranks.iter().zip(&self.excluded);
+        let left = members.filter(|(_, excluded)| excluded.is_none());
+        let Some(most) = most(left.filter_map(|(summary, _)| summary.host_schema.as_deref()))
+        else {
+            return;
+        };
+        for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
+            let own = summary.host_schema.as_deref();
+            if excluded.is_none() && own.is_some_and(|own| own != most) {
+                *excluded = Some(ExcludeReason::HostSchema);
+            }
         }
     }
 
@@ -261,8 +285,8 @@ fn stated_size(summary: &RankSummary) -> Option<i64> {
 }
 
 /// Returns the most frequent value; of equals, the smallest.
-fn most(all: impl Iterator<Item = i64>) -> Option<i64> {
-    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+fn most<T: Ord + Copy>(all: impl Iterator<Item = T>) -> Option<T> {
+    let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     all.for_each(|value| *counts.entry(value).or_default() += 1);
     counts
         .into_iter()
@@ -312,6 +336,26 @@ mod tests {
             selection.excluded,
             [None, None, Some(ExcludeReason::SameRank)]
         );
+    }
+
+    #[test]
+    fn a_trace_of_another_version_is_left_out() {
+        let of = |rank, schema: Option<&str>| RankSummary {
+            host_schema: schema.map(str::to_owned),
+            ..summary(rank, Some(4), 100)
+        };
+        let ranks = [
+            of(0, Some("1.0.2")),
+            of(1, Some("1.1.1")),
+            of(2, Some("1.1.1")),
+            of(3, None),
+        ];
+        let other = Some(ExcludeReason::HostSchema);
+        assert_eq!(
+            select_run(&ranks, false).excluded,
+            [other, None, None, None]
+        );
+        assert_eq!(select_run(&ranks, true).excluded, [None; 4]);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct RankSummary {
     pub is_listed: bool,
     /// Id of the process with the first op or runtime call; `None` if the trace has neither.
     pub process: Option<i64>,
+    /// Version of the host trace's format, which depends on PyTorch's; `None` without a host trace.
+    pub host_schema: Option<String>,
     /// Groups, as numbered by [`Peers::Group`].
     pub groups: Vec<GroupIdentity>,
     /// Communications, sorted by time.
@@ -236,6 +238,7 @@ impl RankSummary {
             first_ns: first_shown(device, report),
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),
             process: first_process(device),
+            host_schema: report.host_schema.clone(),
             ..RankSummary::default()
         }
     }
