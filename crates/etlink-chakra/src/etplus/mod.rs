@@ -35,6 +35,7 @@ use plan::EtPlusPlan;
 use recording::UnmendedList;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
+use threads::ThreadTimes;
 
 /// Lines per block; about 500 KB.
 const BLOCK_LINES: u64 = 512;
@@ -51,13 +52,14 @@ pub fn write_etplus(
     out: &mut (impl Write + Send),
 ) -> io::Result<WriteSummary> {
     let plan = EtPlusPlan::new(trace);
+    let threads = ThreadTimes::new(trace, &plan);
     let lines = plan.lines();
     let blocks = lines.div_ceil(BLOCK_LINES);
     let unmended: Mutex<Vec<UnmendedList>> = Mutex::default();
     let mut summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
         // Each block has its own writer, because blocks are made on several threads.
-        let mut nodes = NodeWriter::new(trace, &plan);
+        let mut nodes = NodeWriter::new(trace, &plan, &threads);
         if first == 0 {
             write_head(trace, &mut bytes)?;
         }

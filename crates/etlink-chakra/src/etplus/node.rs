@@ -3,6 +3,7 @@
 use super::attrs::AttrWriter;
 use super::plan::{EtPlusPlan, NONE, NodeSource};
 use super::recording::{ListPart, UnmendedList};
+use super::threads::ThreadTimes;
 use super::{json, schema};
 use crate::WriteSummary;
 use crate::captured::captured;
@@ -21,6 +22,7 @@ const USER_SCOPE: u64 = 7;
 pub(crate) struct NodeWriter<'t> {
     trace: &'t LinkedTrace,
     plan: &'t EtPlusPlan,
+    threads: &'t ThreadTimes,
     strides: bool,
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
@@ -30,10 +32,15 @@ pub(crate) struct NodeWriter<'t> {
 }
 
 impl<'t> NodeWriter<'t> {
-    pub(crate) fn new(trace: &'t LinkedTrace, plan: &'t EtPlusPlan) -> Self {
+    pub(crate) fn new(
+        trace: &'t LinkedTrace,
+        plan: &'t EtPlusPlan,
+        threads: &'t ThreadTimes,
+    ) -> Self {
         NodeWriter {
             trace,
             plan,
+            threads,
             strides: schema::of(trace).has_strides,
             body: vec![],
             summary: WriteSummary::default(),
@@ -82,16 +89,16 @@ impl<'t> NodeWriter<'t> {
         if let Some(op) = self.plan.op_at(entry).get() {
             // Only nodes with an op have times; nodes that only the host trace has do not.
             let (ops, op) = (&self.trace.device.ops, op.index());
-            let exclusive_ns = self.plan.exclusive_ns[entry];
+            let exclusive_ns = self.threads.exclusive_ns[entry];
             times(out, ops.duration[op].0, exclusive_ns, ops.start[op].0)?;
-            match self.plan.thread_dep(entry) {
+            match self.threads.dep(self.plan, entry) {
                 Some(id) => json::number(out, id)?,
                 None => out.extend_from_slice(b"null"),
             }
             self.summary.timed += 1;
-        } else if self.plan.exclusive_ns[entry] > 0 {
+        } else if self.threads.exclusive_ns[entry] > 0 {
             out.extend_from_slice(b", \"exclusive_dur\": ");
-            json::micros(out, self.plan.exclusive_ns[entry])?;
+            json::micros(out, self.threads.exclusive_ns[entry])?;
         }
         out.push(b'}');
         Ok(())

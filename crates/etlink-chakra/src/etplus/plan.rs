@@ -8,7 +8,6 @@
 //! ```
 //! After each node come the device rows that it owns, in order of time.
 
-use super::threads;
 use etlink_link::LinkedTrace;
 use etlink_model::{HostTrace, OpIdx};
 use rustc_hash::FxHashMap;
@@ -47,10 +46,8 @@ pub(crate) struct EtPlusPlan {
     pub(crate) host_op: Vec<u32>,
     /// Entry per host node.
     pub(crate) host_entry: Vec<u32>,
-    /// Time in which each entry itself ran.
-    pub(crate) exclusive_ns: Vec<i64>,
-    /// Entry of another thread that each entry waits for, or [`NONE`].
-    thread_deps: Vec<u32>,
+    /// Entries that own device rows.
+    pub(super) owners: RowOwners,
     rows: Vec<u32>,
     first_row: Vec<u32>,
 }
@@ -62,8 +59,7 @@ impl EtPlusPlan {
             ids: vec![],
             host_op: vec![],
             host_entry: vec![],
-            exclusive_ns: vec![],
-            thread_deps: vec![],
+            owners: RowOwners::default(),
             rows: vec![],
             first_row: vec![],
         };
@@ -73,10 +69,7 @@ impl EtPlusPlan {
         };
         plan.place_rows(trace, &owners);
         plan.number();
-        let entries = plan.entries.len();
-        plan.exclusive_ns = threads::exclusive_ns(trace, &owners, entries);
-        let entry_op: Vec<u32> = (0..entries).map(|entry| plan.op_at(entry).0).collect();
-        plan.thread_deps = threads::thread_deps(trace, &plan.entries, &entry_op);
+        plan.owners = owners;
         plan
     }
 
@@ -92,11 +85,6 @@ impl EtPlusPlan {
             NodeSource::Host(node) => OpIdx(self.host_op[node as usize]),
             NodeSource::Process | NodeSource::Thread { .. } => OpIdx::NONE,
         }
-    }
-
-    /// Returns the id of the node on another thread that an entry waits for.
-    pub(crate) fn thread_dep(&self, entry: usize) -> Option<u64> {
-        self.ids.get(self.thread_deps[entry] as usize).copied()
     }
 
     /// Returns the number of entries and device rows.
@@ -306,6 +294,7 @@ impl EtPlusPlan {
 }
 
 /// Entries that own device rows.
+#[derive(Default)]
 pub(super) struct RowOwners {
     /// Entry of each CPU op, or of the nearest enclosing op that has one.
     pub(super) op: Vec<u32>,

@@ -354,8 +354,9 @@ fn blocks_may_begin_anywhere() {
         .iter_mut()
         .for_each(|list| list.shapes = broken);
     let plan = EtPlusPlan::new(&trace);
+    let threads = ThreadTimes::new(&trace, &plan);
     let written = |lines: std::ops::Range<u64>| {
-        let (mut nodes, mut out) = (NodeWriter::new(&trace, &plan), vec![]);
+        let (mut nodes, mut out) = (NodeWriter::new(&trace, &plan, &threads), vec![]);
         nodes.lines(lines, &mut out).expect("writes");
         (out, nodes.summary)
     };

@@ -4,9 +4,33 @@
 //! The converter puts the nodes below a thread's root in a row, each before its children. So a node
 //! waits for the last node that had ended when its thread was given the work or the result.
 
-use super::plan::{NONE, RowOwners, TreeEntry, position};
+use super::plan::{EtPlusPlan, NONE, RowOwners, TreeEntry, position};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::{DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
+
+/// What `chakra_converter` needs of threads, by entry.
+pub(super) struct ThreadTimes {
+    /// Time in which each entry itself ran.
+    pub(super) exclusive_ns: Vec<i64>,
+    /// Entry of another thread that each entry waits for, or [`NONE`].
+    deps: Vec<u32>,
+}
+
+impl ThreadTimes {
+    pub(super) fn new(trace: &LinkedTrace, plan: &EtPlusPlan) -> ThreadTimes {
+        let entries = plan.entries.len();
+        let entry_op: Vec<u32> = (0..entries).map(|entry| plan.op_at(entry).0).collect();
+        ThreadTimes {
+            exclusive_ns: exclusive_ns(trace, &plan.owners, entries),
+            deps: thread_deps(trace, &plan.entries, &entry_op),
+        }
+    }
+
+    /// Returns the id of the node on another thread that an entry waits for.
+    pub(super) fn dep(&self, plan: &EtPlusPlan, entry: usize) -> Option<u64> {
+        plan.ids.get(self.deps[entry] as usize).copied()
+    }
+}
 
 /// An entry with times.
 #[derive(Clone, Copy)]
@@ -18,11 +42,7 @@ struct TimedEntry {
 
 /// Returns per entry the entry of another thread that it waits for, or [`NONE`]. `entry_op` has the
 /// op whose times an entry has. O(edges log ops).
-pub(super) fn thread_deps(
-    trace: &LinkedTrace,
-    entries: &[TreeEntry],
-    entry_op: &[u32],
-) -> Vec<u32> {
+fn thread_deps(trace: &LinkedTrace, entries: &[TreeEntry], entry_op: &[u32]) -> Vec<u32> {
     let threads = timed_entries(trace, entry_op);
     let rows = ThreadRows::new(trace, entries, entry_op);
     let mut deps = vec![NONE; entry_op.len()];
@@ -146,7 +166,7 @@ fn timed_entries(trace: &LinkedTrace, entry_op: &[u32]) -> Vec<Vec<TimedEntry>> 
 /// Returns the time in which each entry itself ran: without its children and its waits for other
 /// threads, but with its calls and with ops that have no node. The root of a thread has the time
 /// outside all ops, unless the thread only observes.
-pub(super) fn exclusive_ns(trace: &LinkedTrace, owners: &RowOwners, entries: usize) -> Vec<i64> {
+fn exclusive_ns(trace: &LinkedTrace, owners: &RowOwners, entries: usize) -> Vec<i64> {
     let mut exclusive = vec![0; entries];
     let mut add = |entry: u32, ns: DurationNs| {
         if let Some(of_entry) = exclusive.get_mut(entry as usize) {
