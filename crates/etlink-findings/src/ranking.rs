@@ -497,14 +497,21 @@ fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
         .collect();
     let mut kept: Vec<Replayed> = vec![];
     for (one, is_explained) in replayed.into_iter().zip(explained) {
-        let is_told = kept
-            .iter()
-            .any(|other| one.nodes.share_in(&other.nodes) > SAME_TIME);
+        let is_told = kept.iter().any(|other| {
+            !has_own_remedy(&one, other) && one.nodes.share_in(&other.nodes) > SAME_TIME
+        });
         if !is_explained && !is_told {
             kept.push(one);
         }
     }
     kept
+}
+
+/// Returns true if a cause is fixed in another way than the larger cause that covers its time: that
+/// the host waits for a copy, unlike the copy itself.
+fn has_own_remedy(one: &Replayed, other: &Replayed) -> bool {
+    let kinds = (one.candidate.kind, other.candidate.kind);
+    kinds == (CauseKind::PageableCopy, CauseKind::ExposedCopies)
 }
 
 /// Returns true if a more specific cause gains nearly as much from the same time.

@@ -12,6 +12,7 @@ use etlink_analyze::{
     ClassifiedRows, CountedWork, OutsideCause, RankAnalysis, UtilizationWindow, counted_steps,
     steps_window,
 };
+use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
@@ -224,16 +225,29 @@ impl<'t> RankView<'t> {
                 None => (index, index),
             });
         }
-        let after_earlier = earlier.and_then(|(_, track)| ends[track]);
+        // A row that follows at once shows that the host was ahead of the device.
+        let after_earlier = earlier.and_then(|(ended, track)| {
+            let (first, last) = ends[track]?;
+            let late_ns = self.node_span(first).0.saturating_sub(ended);
+            (late_ns <= LAUNCH_LATENCY.0).then_some((first, last))
+        });
         let (mut firsts, lasts): (Vec<NodeIdx>, Vec<NodeIdx>) = ends.into_iter().flatten().unzip();
-        if self.begins_on_devices
-            && let Some((first, _)) = after_earlier
-        {
-            // The host and other queues are ahead: what they do at the window's begin is work for
-            // later steps.
-            firsts = vec![first];
+        match after_earlier {
+            // What the host and other queues do at the window's begin is work for later steps.
+            Some((first, _)) if self.begins_on_devices => firsts = vec![first],
+            // The host must not move the begin: the recording's begin stays where it is.
+            None if self.begins_on_devices => firsts.extend(self.first_boundary()),
+            _ => {}
         }
         WindowEnds { firsts, lasts }
+    }
+
+    /// Returns the first node of a thread, which no work precedes.
+    fn first_boundary(&self) -> Option<NodeIdx> {
+        let firsts = self.of_thread.iter().filter_map(|nodes| nodes.first());
+        let kinds = &self.trace.nodes.kind;
+        let mut firsts = firsts.filter(|node| kinds[node.index()] == NodeKind::Boundary);
+        firsts.next().copied()
     }
 
     /// Returns the device rows that begin within the window, except those launched before the
@@ -267,6 +281,14 @@ impl<'t> RankView<'t> {
         let first = nodes.partition_point(starts_before(span.start));
         let last = nodes.partition_point(starts_before(span.end));
         &nodes[first..last.max(first)]
+    }
+
+    /// Returns the start of a thread's slice that runs at a time, or the time. O(log nodes).
+    pub(crate) fn slice_start(&self, thread: ThreadIdx, time: i64) -> i64 {
+        let nodes = &self.of_thread[thread.index()];
+        let begun = nodes.partition_point(|node| self.trace.nodes.start[node.index()].0 < time);
+        let last = begun.checked_sub(1).map(|last| self.node_span(nodes[last]));
+        last.map_or(time, |(start, end)| if end > time { start } else { time })
     }
 
     /// Returns the launches of a thread in a span. O(log rows).
@@ -363,9 +385,12 @@ impl<'t> RankView<'t> {
     }
 
     /// Removes the work of a thread in a span: its nodes take no time and wait only for the
-    /// thread's earlier work.
+    /// thread's earlier work. Work before the window stays, since it would move the window.
     pub(crate) fn remove_span(&self, span: HostSpan, edits: &mut GraphEdits) {
         for node in self.nodes_in(span) {
+            if self.node_span(*node).1 <= self.span.0 {
+                continue;
+            }
             edits.removed.push(*node);
             self.free_node(*node, edits);
         }

@@ -9,7 +9,7 @@ use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
 use crate::launching::launching_threads;
-use crate::limits::LONGEST_LAUNCH_NS;
+use crate::limits::{LONGEST_LAUNCH_NS, SLOW_FACTOR};
 use crate::python_lines::PythonLines;
 use crate::text::sum_ns;
 use crate::view::{LaunchInterval, RankView};
@@ -17,6 +17,7 @@ use etlink_analyze::median_ns;
 use etlink_link::NodeKind;
 use etlink_model::{CallIdx, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 /// Finds ranges that fetch input; only outermost ranges count.
@@ -165,7 +166,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
     }
     for (thread, launched) in (0..).map(ThreadIdx).zip(&view.launched) {
         let is_inside = |one: &&LaunchedRow| one.called >= view.span.0 && one.called <= view.span.1;
-        let mut begin: (i64, Option<usize>) = (view.span.0, None);
+        let mut begin: (i64, Option<usize>) = (view.slice_start(thread, view.span.0), None);
         let mut inside = launched.iter().filter(is_inside).peekable();
         if inside.peek().is_none() {
             // The device also waits for a thread that only marks the steps, if no other thread
@@ -294,9 +295,10 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
     let long = launch_intervals(view);
     let long = long.iter().filter(|interval| interval.is_long());
     for interval in long {
+        let launching = launching_slices(view, interval);
         for node in view.nodes_in(interval.span) {
             let slice = view.trace.nodes.get(*node);
-            if drained.end_slice(view.trace, *node) != end_with_stream {
+            if launching.contains(node) || drained.end_slice(view.trace, *node) != end_with_stream {
                 continue;
             }
             // Slices with a kind of their own must not count twice.
@@ -321,6 +323,21 @@ fn work_slices<'t>(view: &RankView<'t>, end_with_stream: bool) -> BTreeMap<&'t s
         }
     }
     groups
+}
+
+/// Returns the shortest slices of an interval that together take no longer than a launch: they
+/// prepare the launch that ends the interval, and remain without the work.
+fn launching_slices(view: &RankView<'_>, interval: &LaunchInterval) -> FxHashSet<NodeIdx> {
+    let nodes = view.nodes_in(interval.span).iter().copied();
+    let mut nodes: Vec<NodeIdx> = nodes.filter(|node| is_own_work(view, *node)).collect();
+    let length_ns = |node: &NodeIdx| view.trace.nodes.duration[node.index()].0;
+    nodes.sort_by_key(length_ns);
+    let mut left_ns = interval.longest_launch_ns / SLOW_FACTOR;
+    let short = nodes.into_iter().take_while(|node| {
+        left_ns -= length_ns(node);
+        left_ns >= 0
+    });
+    short.collect()
 }
 
 fn add_ns(sum: &mut i64, ns: i64) {

@@ -141,13 +141,19 @@ impl SyncGroup {
         view.free_node(sync.node, &mut self.edits);
         let slice = view.trace.nodes.get(sync.node);
         let begun = slice.start.0.saturating_sub(sync.waited_ns);
+        let scalar = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op)));
         if let Some(thread) = slice.thread() {
             let wait = HostSpan {
                 thread,
                 start: begun,
                 end: slice.start.0,
             };
-            self.note(subject, wait, sync.node);
+            // A read is known by its op, however short the wait: the op takes longer.
+            let noted = match scalar {
+                Some(op) if sync.waited_ns < LEAST_WAIT_NS => view.op_span(op),
+                _ => wait,
+            };
+            self.note(subject, noted, sync.node);
         }
         if let Some(row) = pageable_copy(view, sync) {
             self.copied_ns = view.row_ns(row.index()).saturating_add(self.copied_ns);
@@ -158,7 +164,7 @@ impl SyncGroup {
             self.communication = self.communication.max(Some(waited));
         }
         // If nothing is read back, the op and its copy go with the wait.
-        if let Some(op) = read.filter(|op| SCALAR_OPS.contains(&view.op_name(*op))) {
+        if let Some(op) = scalar {
             self.spans.push(view.op_span(op));
         // The rest of a synchronizing call is only the return from it.
         } else if read.is_none() {

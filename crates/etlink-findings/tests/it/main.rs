@@ -22,5 +22,7 @@ mod questions;
 mod random;
 mod rank_questions;
 mod reasons;
+mod recorded;
+mod rerun;
 mod retimed;
 mod scope;

@@ -77,10 +77,15 @@ pub(crate) fn find_in_trace(draw: &TraceBuilder) -> RunFindings {
 }
 
 pub(crate) fn find(ran: &[RanRank], sync_rows: bool) -> RunFindings {
+    let traces = ran.iter().enumerate();
+    find_in_ranks(traces.map(|(rank, one)| link_rank(one, rank, ran.len(), sync_rows)))
+}
+
+/// Returns the findings of the traces of all ranks, in order.
+pub(crate) fn find_in_ranks(traces: impl Iterator<Item = LinkedTrace>) -> RunFindings {
     let rules = KernelRules::built_in().expect("rules");
     let (mut causes, mut graphs, mut summaries): (Vec<RankCauses>, _, _) = (vec![], vec![], vec![]);
-    for (rank, one) in ran.iter().enumerate() {
-        let trace = link_rank(one, rank, ran.len(), sync_rows);
+    for (rank, trace) in traces.enumerate() {
         let analysis = analyze(&trace, &rules, &Options::default());
         causes.push(rank_causes(&trace, &rules, &analysis));
         summaries.push(RankSummary::from_trace(&trace, GlobalRank(rank as i64)));

@@ -380,8 +380,11 @@ fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
         "{}",
         copies.sentence
     );
-    let is_told = kinds(&found).contains(&CauseKind::PageableCopy);
-    assert!(!is_told, "the same time is told once: {found:#?}");
+    // Pinned memory gains less than to copy nothing.
+    let waits = found.findings.iter();
+    let mut waits = waits.filter(|one| one.kind == CauseKind::PageableCopy);
+    let pinned = waits.next().expect("waits for copies");
+    assert!(pinned.gain_ns < copies.gain_ns, "{}", pinned.sentence);
     // time shown by calls is not work without an op
     let work = found
         .findings

@@ -299,3 +299,32 @@ fn a_device_that_communicates_is_not_idle() {
     assert_eq!(found.idle_ns, 400 * US);
     assert_eq!(found.compute_or_copy_ns, 300 * US);
 }
+
+/// Draws a step at whose begin the device ends earlier work, and then waits for 10 ms of host work,
+/// which begins at a time after the step.
+fn late_host(begin: i64) -> TraceBuilder {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    let id = draw.next_correlation();
+    draw.kernel(stream(), "gemm", (MS / 2, MS + 300 * US), id);
+    draw.annotation(main, "ProfilerStep#3", MS, 19 * MS + begin + 50 * US);
+    draw.op(main, "aten::empty", MS + begin - 10 * US, MS + begin);
+    for place in 0..80 {
+        let at = 11 * MS + begin + place * 100 * US;
+        draw.op(main, "aten::mm", at, at + 95 * US);
+        let row = (at + 30 * US, at + 129 * US);
+        draw.launch(main, (at + 20 * US, at + 25 * US), stream(), "gemm", row);
+    }
+    draw
+}
+
+#[test]
+fn host_work_before_the_first_launch_counts_after_earlier_device_work() {
+    // after the earlier device work, and during it
+    for begin in [400, 200] {
+        let found = find_in_trace(&late_host(begin * US));
+        let work = of_kind(&found, CauseKind::HostWork).expect("host work");
+        let error_ns = work.gain_ns - 10 * MS;
+        assert!(error_ns.abs() < 200 * US, "{begin}: {found:#?}");
+    }
+}

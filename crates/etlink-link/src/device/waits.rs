@@ -21,7 +21,7 @@ use crate::device::{
 };
 use crate::host::scope::is_scope;
 use crate::limits::{
-    CLOCK_TOLERANCE, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, ROUNDING, WAIT_LATENCY, ends_before,
+    CLOCK_TOLERANCE, LEAST_STAGED, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, ROUNDING, WAIT_LATENCY, ends_before,
 };
 use etlink_model::{
     Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx,
@@ -360,6 +360,10 @@ impl<'t> WaitFinder<'t> {
                 let Some(row) = own else { return };
                 let evidence = if waits_for_copy(self.device, call, does, row) {
                     Evidence::Meaning
+                } else if self.device.rows.duration[row.index()] >= LEAST_STAGED {
+                    // The data is staged piece by piece, behind all earlier work of the stream,
+                    // and the call returns while the last piece is copied.
+                    Evidence::Order
                 } else {
                     Evidence::Guess
                 };

@@ -607,6 +607,22 @@ fn a_copy_to_memory_that_is_not_pinned_blocks() {
 }
 
 #[test]
+fn a_long_copy_from_memory_that_is_not_pinned_blocks_until_its_last_piece() {
+    // A short one is staged at once, and its call returns.
+    for (length, waits) in [(5_000_000, 1), (4_000, 0)] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", (0, length + 9_000), id);
+        let row = (20_000.min(length), length + 20_000);
+        let copy = "Memcpy HtoD (Pageable -> Device)";
+        draw.memcpy(SEVEN, copy, row, id, 1 << 20);
+        let trace = alone(&draw);
+        assert_eq!(edges(&trace, EdgeKind::HostWait).len(), waits, "{length}");
+    }
+}
+
+#[test]
 fn what_a_blocking_call_calls_when_the_kernel_ends_is_no_wait() {
     // synchronise ----------[query]--     whole microseconds: the kernel ends when the inner call
     // begins k ===================
