@@ -149,22 +149,36 @@ fn traces() -> Vec<(String, Vec<u8>)> {
     names.map(read).to_vec()
 }
 
-/// Returns a tar archive with the traces in a folder, and a file that would be outside.
+/// Returns a tar archive with the traces in a folder: one by a name that leaves the archive, one as
+/// the second name of a file, one as a link.
 fn packed_as_tar() -> Vec<u8> {
     let mut tar = tar::Builder::new(vec![]);
-    let mut add = |name: &str, content: &[u8]| {
+    let mut add = |name: &str, kind: tar::EntryType, target: &str, content: &[u8]| {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
         header.set_mode(0o644);
+        header.set_entry_type(kind);
         // the builder refuses names that leave the archive
-        header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
+        let old = header.as_old_mut();
+        old.name[..name.len()].copy_from_slice(name.as_bytes());
+        old.linkname[..target.len()].copy_from_slice(target.as_bytes());
         header.set_cksum();
         tar.append(&header, content).expect("packs");
     };
-    for (name, content) in traces() {
-        add(&format!("run/{name}"), &content);
-    }
-    add("../kineto_trace_2.json", b"{\"traceEvents\": []}");
+    let file = tar::EntryType::Regular;
+    let [one, two, three, four] = traces().try_into().expect("four traces");
+    add(&format!("../run/{}", one.0), file, "", &one.1);
+    add("./run/blob", file, "", &two.1);
+    add(
+        &format!("run/{}", two.0),
+        tar::EntryType::Link,
+        "run/blob",
+        b"",
+    );
+    add("other/blob", file, "", &three.1);
+    let link = tar::EntryType::Symlink;
+    add(&format!("run/{}", three.0), link, "../other/blob", b"");
+    add(&format!("/run/{}", four.0), file, "", &four.1);
     tar.into_inner().expect("packs")
 }
 
@@ -218,6 +232,47 @@ fn a_packed_folder_is_read_as_the_folder() {
     tool.run(&format!("link {pair} -o 0.et")).exits(0);
 }
 
+/// Packs files, each in a folder of its own, and one with a password's flag.
+fn packed_as_zip(folders: usize) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(vec![]));
+    let options = zip::write::SimpleFileOptions::default();
+    for folder in 0..folders {
+        zip.start_file(format!("{folder}/notes.txt"), options)
+            .expect("packs");
+    }
+    for (name, content) in traces() {
+        zip.start_file(name, options).expect("packs");
+        zip.write_all(&content).expect("packs");
+    }
+    zip.finish().expect("packs").into_inner()
+}
+
+#[test]
+fn many_folders_and_unreadable_files_spoil_no_archive() {
+    let tool = Tool::new();
+    let mut zip = packed_as_zip(20_000);
+    // the flags of the first file in the list at the end: it has a password
+    let mut windows = zip.windows(4);
+    let list = windows.position(|bytes| bytes == b"PK\x01\x02");
+    let list = list.expect("a list");
+    zip[list + 8] |= 1;
+    tool.file("run.zip", zip);
+    tool.run("ranks run.zip").exits(0).says("2 ranks");
+}
+
+#[test]
+fn an_output_never_replaces_the_archive_of_its_input() {
+    let tool = Tool::new();
+    tool.file("run.tar", packed_as_tar());
+    let trace = "run.tar/run/kineto_trace_0.json.gz";
+    tool.run(&format!(
+        "link --device {trace} --format chakra -f -o run.tar"
+    ))
+    .exits(2);
+    tool.run("merge run.tar -o run.tar -f").exits(2);
+    assert!(tool.read("run.tar") == packed_as_tar());
+}
+
 #[test]
 fn a_damaged_archive_is_an_error_that_says_so() {
     let tool = Tool::new();
@@ -245,10 +300,8 @@ fn utf_16_is_read_as_utf_8() {
         "le.json",
         units().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
     );
-    tool.file(
-        "be.json",
-        units().flat_map(u16::to_be_bytes).collect::<Vec<u8>>(),
-    );
+    let big: Vec<u8> = units().flat_map(u16::to_be_bytes).collect();
+    tool.file("be.json", zstd::encode_all(&big[..], 1).expect("packs"));
     let answers = ["plain", "le", "be"].map(|name| {
         let ran = tool.run(&format!("analyze {name}.json --json")).exits(0);
         ran.stdout.replace(&format!("{name}.json"), "FILE")

@@ -149,7 +149,11 @@ pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, RunError> {
     if data.is_ok_and(|data| data.kind == StoredKind::File && data.bytes == 0) {
         Ok(Box::new(std::io::empty()))
     } else {
-        open(path, &Progress::hidden()).map(|input| input.content)
+        let input = open(path, &Progress::hidden())?;
+        if foreign::remedy(input.kind).is_some() {
+            return Err(input.refuse_kind(WantedTrace::Times));
+        }
+        Ok(input.content)
     }
 }
 
@@ -171,7 +175,6 @@ fn from_source(
     }
     // standard input cannot seek back to its beginning
     let stored = Cursor::new(magic.clone()).chain(source);
-    let is_utf16 = matches!(magic[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
     let buffered = |stored| BufReader::with_capacity(BUFFER_BYTES, stored);
     let is_packed = matches!(
         magic[..],
@@ -183,8 +186,6 @@ fn from_source(
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
             Box::new(Zstd::new(buffered(stored)).with_path(FileAction::Unpack, path)?)
         }
-        // as a Windows shell writes redirected text
-        _ if is_utf16 => Box::new(DecodeReaderBytes::new(stored)),
         _ => Box::new(stored),
     };
     let mut head = vec![];
@@ -193,6 +194,15 @@ fn from_source(
         .take(HEAD_BYTES)
         .read_to_end(&mut head)
         .err();
+    // as a Windows shell writes redirected text
+    let is_utf16 = matches!(head[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+    if is_utf16 {
+        let encoded = Cursor::new(head).chain(content);
+        content = Box::new(DecodeReaderBytes::new(encoded));
+        head = vec![];
+        let decoded = content.by_ref().take(HEAD_BYTES).read_to_end(&mut head);
+        cut = cut.or(decoded.err());
+    }
     // any amount of leading whitespace says nothing about the kind
     while cut.is_none()
         && head.len() as u64 == HEAD_BYTES

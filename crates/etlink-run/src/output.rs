@@ -323,7 +323,8 @@ pub fn refuse_input<'a>(
         return Ok(());
     };
     for input in inputs {
-        if output.is_file() && input.canonicalize().is_ok_and(|input| input == output) {
+        let stored = storage::stored_path(input);
+        if output.is_file() && stored.canonicalize().is_ok_and(|input| input == output) {
             return Err(is_input(input));
         }
     }
@@ -342,7 +343,7 @@ pub fn refuse_input_folder<'a>(
         if is_url(path) {
             Some(path.to_owned())
         } else {
-            path.canonicalize().ok()
+            storage::stored_path(path).canonicalize().ok()
         }
     };
     // a missing folder contains nothing

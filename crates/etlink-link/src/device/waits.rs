@@ -21,7 +21,8 @@ use crate::device::{
 };
 use crate::host::scope::is_scope;
 use crate::limits::{
-    CLOCK_TOLERANCE, LEAST_STAGED, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, ROUNDING, WAIT_LATENCY, ends_before,
+    CLOCK_TOLERANCE, LEAST_STAGED, MAX_QUEUES_OF_CALL, MAX_ROWS_OF_CALL, ROUNDING, WAIT_LATENCY,
+    ends_before,
 };
 use etlink_model::{
     Anomalies, AnomalyKind, CallIdx, Correlation, DeviceTrace, DurationNs, OpIdx, QueueIdx, RowIdx,

@@ -21,7 +21,7 @@ pub enum WantedTrace {
 
 impl WantedTrace {
     /// Creates the error of a file of another kind.
-    pub(crate) fn refuse(self, name: &str, kind: InputKind) -> RunError {
+    pub fn refuse(self, name: &str, kind: InputKind) -> RunError {
         let failure = Failure::new(self.problem(name, kind)).of(name);
         failure.advise(self.remedy(name, kind)).into()
     }

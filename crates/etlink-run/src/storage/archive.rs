@@ -9,6 +9,7 @@ use super::{
 };
 use flate2::read::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
@@ -36,14 +37,25 @@ const ENDINGS: [(&str, Packing); 6] = [
 /// Archives that this process has unpacked, by path.
 static UNPACKED: Mutex<BTreeMap<PathBuf, Arc<Archive>>> = Mutex::new(BTreeMap::new());
 
+/// Unpacked bytes from which an archive is refused that is much smaller: it is damaged, or made to
+/// fill disks.
+const MOST_UNPACKED: u64 = 1 << 30;
+/// Ratio of the unpacked to the stored size up to which an archive is never refused; twice what the
+/// best packer reached for four traces.
+const MOST_RATIO: u64 = 200;
+/// Folders around a file from which an archive is refused.
+const MOST_DEPTH: usize = 100;
+
 /// An unpacked archive.
 struct Archive {
     /// State of the archive when it was unpacked.
     state: FileData,
     /// Content of all files, one after the other.
     content: Mutex<File>,
-    files: BTreeMap<PathBuf, Extent>,
-    folders: BTreeSet<PathBuf>,
+    /// Files, or the reasons that they cannot be unpacked.
+    files: BTreeMap<PathBuf, Result<Extent, Arc<str>>>,
+    /// Names in each folder. The key of the archive itself is empty.
+    folders: BTreeMap<PathBuf, BTreeSet<OsString>>,
 }
 
 /// Place of a file in the content of its archive, bytes.
@@ -82,6 +94,13 @@ fn archive_at(path: &Path) -> Option<(Packing, FileData)> {
     (state.kind == StoredKind::File).then_some((packing, state))
 }
 
+/// Returns the path of the file that the system has: of the archive, for a path in one.
+pub(crate) fn stored_path(path: &Path) -> PathBuf {
+    let mut above = path.ancestors();
+    let archive = above.find(|folder| archive_at(folder).is_some());
+    trimmed(archive.unwrap_or(path))
+}
+
 /// Returns true for an archive, also one that cannot be unpacked.
 pub(crate) fn is_archive(path: &Path) -> bool {
     archive_at(path).is_some()
@@ -114,7 +133,10 @@ fn unpacked(path: &Path, state: FileData, packing: Packing) -> io::Result<Arc<Ar
         return Ok(archive.clone());
     }
     let archive = Archive::unpack(path, state, packing).map_err(|error| {
-        let text = format!("this archive cannot be unpacked: {error}");
+        let text = format!(
+            "this archive cannot be unpacked: {error}; was it downloaded completely? `tar` or \
+             `unzip` may save a part of it"
+        );
         io::Error::new(error.kind(), text)
     })?;
     let archive = Arc::new(archive);
@@ -128,7 +150,7 @@ impl Archive {
             state,
             content: Mutex::new(tempfile::tempfile()?),
             files: BTreeMap::new(),
-            folders: BTreeSet::from([PathBuf::new()]),
+            folders: BTreeMap::from([(PathBuf::new(), BTreeSet::new())]),
         };
         let path = &trimmed(path);
         let stored = open_stored(path)?.content;
@@ -152,11 +174,22 @@ impl Archive {
         };
         let mut zip = zip::ZipArchive::new(io::BufReader::new(file))?;
         for index in 0..zip.len() {
-            let mut file = zip.by_index(index)?;
-            if let Some(name) = file.enclosed_name()
-                && file.is_file()
-            {
-                self.add(&name, &mut file)?;
+            let raw = zip.by_index_raw(index)?;
+            let name = PathBuf::from(&*raw.name()?);
+            let is_file = raw.is_file();
+            drop(raw);
+            if !is_file {
+                continue;
+            }
+            // one of an unknown packing or with a password, among others that can be read
+            let added = match zip.by_index(index) {
+                Ok(mut file) => self.append(&mut file),
+                Err(error) => Err(error.into()),
+            };
+            match added {
+                Err(error) if is_of_archive(&error) => return Err(error),
+                Ok(extent) => self.insert(&name, Ok(extent))?,
+                Err(error) => self.insert(&name, Err(error.to_string().into()))?,
             }
         }
         Ok(())
@@ -164,43 +197,82 @@ impl Archive {
 
     fn add_tar(&mut self, stored: impl Read) -> io::Result<()> {
         let mut tar = tar::Archive::new(stored);
+        let mut links = vec![];
         for entry in tar.entries()? {
             let mut entry = entry?;
             let name = entry.path()?.into_owned();
-            if entry.header().entry_type().is_file() {
-                self.add(&name, &mut entry)?;
+            let kind = entry.header().entry_type();
+            if let Some(target) = entry.link_name()? {
+                let folder = match kind {
+                    tar::EntryType::Symlink => name.parent().map(Path::to_owned),
+                    _ => None,
+                };
+                let target = folder.unwrap_or_default().join(target);
+                links.push((name, target));
+            } else if kind.is_file() || kind.is_contiguous() || kind.is_gnu_sparse() {
+                let extent = self.append(&mut entry)?;
+                self.insert(&name, Ok(extent))?;
+            }
+        }
+        // A second name of a file is a link. One to a folder, or out of the archive, has no content.
+        for (name, target) in links {
+            if let Some(file) = self.files.get(&inner_path(&target)).cloned() {
+                self.insert(&name, file)?;
             }
         }
         Ok(())
     }
 
-    /// Adds a file. One whose name leaves the archive is no file of a packed folder.
-    fn add(&mut self, name: &Path, file: &mut impl Read) -> io::Result<()> {
-        let mut inside = PathBuf::new();
-        for component in name.components() {
-            match component {
-                Component::Normal(part) => inside.push(part),
-                Component::CurDir => {}
-                Component::Prefix(_) | Component::RootDir | Component::ParentDir => return Ok(()),
-            }
-        }
-        let content = self
-            .content
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// Appends the content of a file.
+    fn append(&mut self, file: &mut impl Read) -> io::Result<Extent> {
+        let most = MOST_UNPACKED.max(self.state.bytes.saturating_mul(MOST_RATIO));
+        let content = self.content.get_mut();
+        let content = content.unwrap_or_else(PoisonError::into_inner);
         let begin = content.seek(SeekFrom::End(0))?;
-        let bytes = io::copy(file, content)?;
-        let above = inside.ancestors().skip(1).map(Path::to_owned);
-        self.folders.extend(above);
+        let left = most.saturating_sub(begin);
+        let bytes = io::copy(&mut file.take(left + 1), content)?;
+        if bytes > left {
+            let text = format!("it unpacks to more than {most} bytes; unpack it yourself");
+            return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+        }
         let end = begin + bytes;
-        self.files.insert(inside, Extent { begin, end });
+        Ok(Extent { begin, end })
+    }
+
+    /// Adds a file under its name; of two with one name, the last one counts.
+    fn insert(&mut self, name: &Path, file: Result<Extent, Arc<str>>) -> io::Result<()> {
+        let inside = inner_path(name);
+        if inside.as_os_str().is_empty() || self.folders.contains_key(&inside) {
+            return Ok(());
+        }
+        let mut below = &*inside;
+        let mut depth = 0;
+        while let (Some(folder), Some(name)) = (below.parent(), below.file_name()) {
+            depth += 1;
+            if depth > MOST_DEPTH {
+                let text = format!("a file has more than {MOST_DEPTH} folders around it");
+                return Err(io::Error::new(ErrorKind::FileTooLarge, text));
+            }
+            let is_known = self.folders.contains_key(folder);
+            let names = self.folders.entry(folder.to_owned()).or_default();
+            names.insert(name.to_owned());
+            // a name is a file or a folder
+            self.files.remove(folder);
+            if is_known {
+                break;
+            }
+            below = folder;
+        }
+        self.files.insert(inside, file);
         Ok(())
     }
 
     fn data_of(&self, member: &Path) -> Option<FileData> {
         let (kind, bytes) = match self.files.get(member) {
-            Some(extent) => (StoredKind::File, extent.end - extent.begin),
-            None if self.folders.contains(member) => (StoredKind::Folder, 0),
+            Some(Ok(extent)) => (StoredKind::File, extent.end - extent.begin),
+            // not 0, which would look like an empty file
+            Some(Err(_)) => (StoredKind::File, 1),
+            None if self.folders.contains_key(member) => (StoredKind::Folder, 0),
             None => return None,
         };
         Some(FileData {
@@ -209,6 +281,26 @@ impl Archive {
             ..self.state
         })
     }
+}
+
+/// Returns true for an error that concerns all files of an archive: a full disk, or the limits.
+fn is_of_archive(error: &io::Error) -> bool {
+    error.raw_os_error().is_some() || error.kind() == ErrorKind::FileTooLarge
+}
+
+/// Returns the path of a file in its archive, without what leads out of it, as `tar` unpacks it.
+fn inner_path(name: &Path) -> PathBuf {
+    let mut inside = PathBuf::new();
+    for component in name.components() {
+        match component {
+            Component::Normal(part) => inside.push(part),
+            Component::ParentDir => {
+                inside.pop();
+            }
+            Component::CurDir | Component::Prefix(_) | Component::RootDir => {}
+        }
+    }
+    inside
 }
 
 impl ArchivePath {
@@ -226,37 +318,50 @@ impl ArchivePath {
     /// Opens the file.
     pub(super) fn open(&self) -> io::Result<OpenFile> {
         let data = self.data()?;
-        let nothing = Extent { begin: 0, end: 0 };
-        let extent = self.archive.files.get(&self.member).copied();
-        Ok(OpenFile {
-            data,
-            content: Box::new(MemberReader {
-                archive: self.archive.clone(),
-                rest: extent.unwrap_or(nothing),
-            }),
-        })
+        let rest = match self.archive.files.get(&self.member) {
+            Some(Ok(extent)) => *extent,
+            Some(Err(reason)) => return Err(unreadable(reason)),
+            None => Extent { begin: 0, end: 0 },
+        };
+        let archive = self.archive.clone();
+        let content = Box::new(MemberReader { archive, rest });
+        Ok(OpenFile { data, content })
+    }
+
+    /// Reads the last bytes of the file.
+    pub(super) fn read_end(&self, last: &mut [u8]) -> io::Result<()> {
+        let archive = self.archive.clone();
+        let Some(Ok(extent)) = archive.files.get(&self.member).cloned() else {
+            return Err(ErrorKind::NotFound.into());
+        };
+        let begin = extent.end.saturating_sub(last.len() as u64);
+        let begin = begin.max(extent.begin);
+        let rest = Extent { begin, ..extent };
+        MemberReader { archive, rest }.read_exact(last)
     }
 
     /// Lists the folder; `folder` is its path.
     pub(super) fn list(&self, folder: &Path) -> io::Result<Vec<FolderEntry>> {
-        if self.data()?.kind != StoredKind::Folder {
+        let Some(names) = self.archive.folders.get(&self.member) else {
+            self.data()?;
             return Err(ErrorKind::NotADirectory.into());
-        }
-        let archive = &self.archive;
-        let inside = archive.files.keys().chain(&archive.folders);
-        let entries = inside.filter(|path| path.parent() == Some(&*self.member));
-        Ok(entries
-            .map(|path| {
-                let data = archive.data_of(path);
-                let object = data.filter(|data| data.kind == StoredKind::File);
-                FolderEntry {
-                    path: folder.join(path.file_name().unwrap_or_default()),
-                    is_folder: object.is_none(),
-                    object,
-                }
-            })
-            .collect())
+        };
+        let entry = |name: &OsString| {
+            let data = self.archive.data_of(&self.member.join(name));
+            let object = data.filter(|data| data.kind == StoredKind::File);
+            FolderEntry {
+                path: folder.join(name),
+                is_folder: object.is_none(),
+                object,
+            }
+        };
+        Ok(names.iter().map(entry).collect())
     }
+}
+
+fn unreadable(reason: &str) -> io::Error {
+    let text = format!("{reason}; unpack the archive with another tool");
+    io::Error::new(ErrorKind::InvalidData, text)
 }
 
 /// Reads a file of an archive.

@@ -30,7 +30,7 @@ mod url;
 #[cfg(feature = "s3")]
 mod web_file;
 
-pub(crate) use archive::{is_archive, packed_name};
+pub(crate) use archive::{is_archive, packed_name, stored_path};
 pub use url::{is_url, path_without_secrets, without_secrets};
 pub(crate) use url::{is_web_url, shown_path};
 
@@ -111,7 +111,8 @@ impl FolderEntry {
     pub fn data(&self) -> io::Result<FileData> {
         match self.object {
             Some(object) => Ok(object),
-            None => file_data(&self.path),
+            // an archive in a folder is a file
+            None => stored_data(&self.path),
         }
     }
 }
@@ -252,7 +253,10 @@ pub(crate) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     if is_url(path) {
         return objects::read_end(path, last);
     }
-    let mut file = open_to_seek(path)?;
+    if let Some(packed) = archive::find(path)? {
+        return packed.read_end(last);
+    }
+    let mut file = File::open(path)?;
     // no file exceeds the range of an offset
     file.seek(SeekFrom::End(-(last.len() as i64)))?;
     file.read_exact(last)

@@ -8,10 +8,11 @@ use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
 use etlink_model::KeepEvents;
-use etlink_run::input::{self, InputKind};
+use etlink_run::input::{self, InputKind, WantedTrace};
 use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
+use etlink_run::storage::{self, StoredKind};
 use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
 
@@ -131,19 +132,23 @@ fn assign_paths(args: &mut LinkArgs) -> Result<()> {
         if is_folder(&path) {
             bail!("{name} is a folder; use `etlink merge {name} -o DIR` to link all its ranks");
         }
-        if path == Path::new("-") {
-            bail!("-: give --device for a device trace, or --host for a host trace");
+        // a pipe can be read only once
+        let data = storage::file_data(&path);
+        if path == Path::new("-") || data.is_ok_and(|data| data.kind == StoredKind::Other) {
+            bail!("{name}: give --device for a device trace, or --host for a host trace");
         }
         let kind = input::open(&path, &Progress::hidden())?.kind;
         let (option, given) = match kind {
             InputKind::HostTrace => ("host", &mut args.host),
-            _ => ("device", &mut args.device),
+            kind if kind.is_device_trace() || kind == InputKind::EtPlus => {
+                ("device", &mut args.device)
+            }
+            kind => return Err(WantedTrace::Device.refuse(&name.to_string(), kind).into()),
         };
         if let Some(other) = given {
             let other = other.display();
             bail!("{name} and {other} are both a {option} trace; give one of each rank's two");
         }
-        // a file of another kind is refused where it is read
         *given = Some(path);
     }
     if args.device.is_none()

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use etlink_chakra::read;
 use etlink_chakra::simulated::AstraLogReader;
 use etlink_model::Severity;
-use etlink_run::input::{InputFile, InputKind, database_processes};
+use etlink_run::input::{InputFile, InputKind, WantedTrace, database_processes};
 use etlink_run::job::{LinkJob, read_for_figures, read_host};
 use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::run::RankEntry;
@@ -233,13 +233,11 @@ fn read_contents(
             let layers = workload.layer_count();
             Ok((ContentFacts::Workload { layers }, false))
         }
-        _ => {
-            bail!(
-                "{} is {}; pass a host trace, a device trace, a .et or merged JSON",
-                input.name,
-                input.kind.describe()
-            )
-        }
+        InputKind::Unknown => bail!(
+            "{} is an unknown kind of file; pass a host trace, a device trace, a .et or merged JSON",
+            input.name
+        ),
+        kind => Err(WantedTrace::Times.refuse(&input.name, kind).into()),
     }
 }
 
