@@ -147,16 +147,18 @@ impl Table {
     /// Returns the first rows as a table of their own.
     #[pyo3(signature = (rows=5))]
     fn head(&self, py: Python<'_>, rows: usize) -> PyResult<Table> {
-        let mut first = RecordBatch::new_empty(Arc::clone(&self.schema));
         let mut reader = self.reader().map_err(|error| to_exception(py, &error))?;
-        while first.num_rows() < rows
+        let (mut first, mut left) = (vec![], rows);
+        while left > 0
             && let Some(batch) = py.detach(|| reader.next())
         {
-            let more = batch
-                .map(|batch| batch.slice(0, batch.num_rows().min(rows - first.num_rows())))
-                .and_then(|batch| concat_batches(&self.schema, [&first, &batch]));
-            first = more.map_err(|error| to_exception(py, &error.into()))?;
+            let batch = batch.map_err(|error| to_exception(py, &error.into()))?;
+            let taken = batch.num_rows().min(left);
+            first.push(batch.slice(0, taken));
+            left -= taken;
         }
+        let first = concat_batches(&self.schema, &first);
+        let first = first.map_err(|error| to_exception(py, &error.into()))?;
         let table = Table::new(self.name.clone(), TableSource::Batch(first));
         table.map_err(|error| to_exception(py, &error))
     }
