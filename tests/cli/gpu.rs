@@ -189,6 +189,15 @@ fn without_the_overhead_of_recording_steps_take_their_true_time() {
 }
 
 #[test]
+fn gains_of_a_host_that_recording_slowed_say_so() {
+    let is_slowed = |finding: &Value| finding["evidence"]["host_slowed"] == true;
+    let raw = findings_of("resnet50", "");
+    assert!(raw.iter().any(is_slowed), "{raw:?}");
+    let removed = findings_of("resnet50", "--remove-overhead");
+    assert!(!removed.is_empty() && !removed.iter().any(is_slowed));
+}
+
+#[test]
 fn all_causes_together_gain_no_less_than_one() {
     let found = found_in("input_copy-changed", "");
     let most = found["findings"][0]["gain_ns"].as_i64();

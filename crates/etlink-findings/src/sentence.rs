@@ -27,8 +27,13 @@ pub(crate) fn finding_sentence(finding: &RunFinding, found: &RunFindings) -> Str
     } else {
         ""
     };
+    let slowed = if finding.evidence.host_slowed {
+        " (recording slowed this host down, which exaggerates the gain)"
+    } else {
+        ""
+    };
     format!(
-        "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}. {}.",
+        "{} of {} ({} of {}): {probably}{}{}{may_wait}{unstated}{slowed}. {}.",
         percent_text(finding.gain_share),
         step_text(found),
         time_text(finding.gain_ns),

@@ -55,6 +55,9 @@ pub struct LinkReport {
     pub host_schema: Option<String>,
     /// True if the two traces are of two runs of one program.
     pub two_runs: bool,
+    /// True if recording slowed the host down much, and host times contain this.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_host_slowed: bool,
     /// Ops of the host trace, without roots and process-group nodes.
     pub host_ops: u64,
     /// CPU ops of the device trace.

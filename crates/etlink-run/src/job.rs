@@ -541,7 +541,9 @@ fn link_traces(
         let mut trace = link(host, device)?;
         // Where a manifest has the times of other steps, it states the slowdown itself.
         if job.manifest.plain_step.is_none() {
-            trace.report.notes.extend(slow_host_note(&trace));
+            let note = slow_host_note(&trace);
+            trace.report.is_host_slowed = note.is_some();
+            trace.report.notes.extend(note);
         }
         return Ok(trace);
     };

@@ -138,6 +138,7 @@ fn random_evidence(random: &mut Random, kind: CauseKind, window_ns: i64) -> Caus
         python_lines: random.below(4) as u64,
         before_launches_ns: random.time(time_ns),
         may_wait: random.chance(),
+        host_slowed: random.chance(),
         ..CauseEvidence::default()
     }
 }
@@ -171,6 +172,8 @@ fn each_clause_of_a_finding_holds() {
             evidence.may_wait,
             "{sentence}"
         );
+        let slowed = evidence.host_slowed;
+        assert_eq!(says("recording slowed this host"), slowed, "{sentence}");
         let hangs = finding.inferred && !rule.inferred && !evidence.may_wait;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");
         let says_others = says("` and 1 other ") || says("` and 2 other ");

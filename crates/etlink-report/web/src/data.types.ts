@@ -292,6 +292,7 @@ export type LinkReport = {
   world_size: number | null;
   host_schema: string | null;
   two_runs: boolean;
+  is_host_slowed?: unknown;
   host_ops: number;
   cpu_ops: number;
   matched: { [key: string]: number };
