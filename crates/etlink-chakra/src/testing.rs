@@ -329,6 +329,8 @@ pub(crate) fn two_level_fit(block: u64, blocks: u64) -> NetworkFit {
         unused: 0,
         mixed: 0,
         median_error: 0.1,
+        judged: 16,
+        fit_error: 0.1,
         kinds: vec![],
         groups: vec![],
     }

@@ -274,11 +274,22 @@ fn log_notes(log: &AstraLog) -> Vec<String> {
 
 /// Returns a note on a simulation that may have continued after the end of its log.
 fn end_note(report: &SimulationReport) -> Option<String> {
-    (!report.stuck.is_empty() && !report.log_has_end).then(|| {
-        "the log lacks the simulator's last line (`Exiting`): it is truncated, or the simulator was \
-         stopped or is still running. Unfinished ranks may not be stuck"
-            .to_owned()
-    })
+    const LACKS: &str = "the log lacks the simulator's last line (`Exiting`)";
+    if report.log_has_end {
+        None
+    } else if !report.stuck.is_empty() {
+        Some(format!(
+            "{LACKS}: it is truncated, or the simulator was stopped or is still running. Unfinished \
+             ranks may not be stuck"
+        ))
+    } else if !report.aborted.is_empty() {
+        Some(format!(
+            "{LACKS}: the simulator aborted at exit, was stopped or is still running, or the log is \
+             truncated"
+        ))
+    } else {
+        None
+    }
 }
 
 fn report_notes(report: &SimulationReport) -> Vec<String> {

@@ -172,7 +172,9 @@ struct Configurations {
     network: Option<String>,
     /// Content of the system's file, unchanged.
     system: Option<String>,
-    origin: NetworkOrigin,
+    origin: NetworkOrigin<'static>,
+    /// README of the run that was scaled.
+    readme: Option<String>,
     source: WorkloadSource,
     /// Device for a roofline.
     device: RooflineDevice,
@@ -199,7 +201,8 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
         Some(_) => {
             // The system's file has an algorithm for each level of the network.
             found.system = system;
-            NetworkOrigin::Scaled
+            found.readme = text_beside(prefix, file::README)?;
+            NetworkOrigin::Scaled(None)
         }
     };
     Ok(found)
@@ -353,7 +356,12 @@ fn write_configurations(
         host_nodes: set.has_host_nodes(),
         subgroups: set.groups.len() > 1,
         network: None,
-        network_origin: network.origin,
+        network_origin: match (network.origin, &network.readme) {
+            (NetworkOrigin::Scaled(_), Some(readme)) => {
+                NetworkOrigin::Scaled(astra::network_line(readme))
+            }
+            (origin, _) => origin,
+        },
         source: network.source,
         device: Some(&network.device),
         silent: !set.communicates(),

@@ -102,11 +102,11 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
     };
     if fit.is_rejected {
         return format!(
-            "{}, because no link fits: the best one misses half of the {} transfers by more than \
-             {:.0} %, and the bound is {:.0} %",
+            "{}, because no link fits: the best one misses half of the {} by more than {:.0} %, and \
+             the bound is {:.0} %",
             example_network(),
-            fit.used,
-            100.0 * fit.median_error,
+            judged_transfers(fit),
+            100.0 * fit.fit_error,
             100.0 * MOST_ERROR
         );
     }
@@ -124,11 +124,20 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
         }
     };
     text += &format!(
-        "; the median error of {} transfers is {:.0} %; {} communications show no transfer time",
-        fit.used,
-        100.0 * fit.median_error,
-        fit.unused
+        "; the median error of the {} is {:.0} %",
+        judged_transfers(fit),
+        100.0 * fit.fit_error
     );
+    if fit.judged < fit.used {
+        text += &format!(
+            ", of all {:.0} %: the operating system delays transfers of host threads, so the \
+             quickest tenth is fitted",
+            100.0 * fit.median_error
+        );
+    }
+    if fit.unused > 0 {
+        text += &format!("; {} communications show no transfer time", fit.unused);
+    }
     if fit.mixed > 0 {
         text += &format!(
             "; {} transfers are between different positions of several blocks, which ASTRA-sim treats as \
@@ -137,6 +146,15 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
         );
     }
     text
+}
+
+/// Names the transfers that show the error of a fit.
+fn judged_transfers(fit: &NetworkFit) -> String {
+    if fit.judged < fit.used {
+        format!("{} quickest of {} transfers", fit.judged, fit.used)
+    } else {
+        format!("{} transfers", fit.used)
+    }
 }
 
 fn level_clause(level: &NetworkLevel) -> String {
@@ -164,7 +182,7 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
         "the network"
     };
     let mut text = format!(
-        "Time of the fitted transfers on {network}, from the last rank's arrival to the end. \
+        "Time of the measured transfers on {network}, from the last rank's arrival to the end. \
                     *Held out*: change for each half of a kind's transfers, \
                     on a network fitted to the other half (of few transfers: each on a network fitted to all \
                     others). *Repeats*: change to the mean of the other \
@@ -198,9 +216,13 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
             kind.spread.map_or_else(unknown, percent)
         );
     }
-    text += "\nThe same per group, with the link speed fitted to the group's transfers:\n\n\
-             | group | kinds | transfers | latency, ns | GB/s | measured, ms | network, ms | median error |\n\
-             |---|---|---|---|---|---|---|---|\n";
+    text += &format!(
+        "\nPer group: *Own latency* and *own GB/s* are those of a link fitted to the group's transfers \
+         alone (of host threads, as with Gloo, to the quickest tenth). *Network* and *median error* \
+         are of {network}, which is the same for all groups.\n\n\
+         | group | kinds | transfers | own latency, ns | own GB/s | measured, ms | network, ms | median error |\n\
+         |---|---|---|---|---|---|---|---|\n"
+    );
     for group in fit.groups.iter().take(LISTED_GROUPS) {
         text += &group_row(group, &millis, &percent);
     }

@@ -57,7 +57,7 @@ pub struct Workload<'a> {
     /// Network fitted to the measured communications; `None` if there is none.
     pub network: Option<&'a NetworkFit>,
     /// Origin of the network.
-    pub network_origin: NetworkOrigin,
+    pub network_origin: NetworkOrigin<'a>,
     /// True if no file has a communication.
     pub silent: bool,
     /// Simulator of the network.
@@ -82,12 +82,13 @@ pub enum WorkloadSource {
 
 /// Origin of a run's network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NetworkOrigin {
+pub enum NetworkOrigin<'a> {
     /// The run was recorded: the network is fitted to it, or is ASTRA-sim's example.
     #[default]
     Recording,
-    /// The network of the run that was scaled, with more ranks.
-    Scaled,
+    /// The network of the run that was scaled, with more ranks, and its description from
+    /// [`network_line`].
+    Scaled(Option<&'a str>),
     /// ASTRA-sim's example: the network of the run that was scaled cannot be enlarged.
     NotScaled,
     /// ASTRA-sim's example: there was nothing to measure.
@@ -307,9 +308,26 @@ fn graphs_clause(source: WorkloadSource) -> &'static str {
 fn network_clause(workload: &Workload<'_>) -> String {
     match workload.network_origin {
         NetworkOrigin::Recording => network_note(workload.network),
-        NetworkOrigin::Scaled => "the network of the scaled run, with more ranks".to_owned(),
+        NetworkOrigin::Scaled(Some(text)) => format!("{ENLARGED}{SAYS}{text}"),
+        NetworkOrigin::Scaled(None) => {
+            format!("{ENLARGED}; see the README of that run for the origin of its speeds")
+        }
         NetworkOrigin::NotScaled => format!("{}: {REPLACE}; {NOT_SCALED}", example_network()),
         NetworkOrigin::Example => format!("{}: {REPLACE}", example_network()),
+    }
+}
+
+const ENLARGED: &str = "the network of the scaled run, with more ranks";
+const SAYS: &str = "; the README of that run says: ";
+
+/// Returns the description of the network in a README; that of the first run if this one was scaled,
+/// too.
+pub fn network_line(readme: &str) -> Option<&str> {
+    let begin = format!("- `{}`: ", file::NETWORK);
+    let text = readme.lines().find_map(|line| line.strip_prefix(&begin))?;
+    match text.strip_prefix(ENLARGED) {
+        Some(copied) => copied.strip_prefix(SAYS),
+        None => Some(text),
     }
 }
 
@@ -377,7 +395,8 @@ impl Backend {
 /// Returns the caveats that a reader should know before trusting a figure, one paragraph each.
 fn notes(workload: &Workload<'_>) -> Vec<String> {
     let mut notes = vec![times_note(workload).to_owned(), roofline_note(workload)];
-    if !workload.silent && workload.network_origin != NetworkOrigin::Scaled {
+    let is_scaled = matches!(workload.network_origin, NetworkOrigin::Scaled(_));
+    if !workload.silent && !is_scaled {
         notes.push(format!(
             "`{}` and `{}` belong together. Each two ranks have a link, but a rank sends one message at \
              a time: `ring`, `halvingDoubling`, `direct1`. So no collective is quicker than \
@@ -666,6 +685,29 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// A run that is scaled twice names the origin of its network once.
+    #[test]
+    fn a_scaled_readme_repeats_the_origin_of_the_network() {
+        let fit = crate::testing::two_level_fit(4, 2);
+        let recorded = readme(&Workload {
+            network: Some(&fit),
+            ..Workload::default()
+        });
+        let line = network_line(&recorded).expect("a line");
+        assert_eq!(line, network_note(Some(&fit)));
+        let scaled = readme(&Workload {
+            network_origin: NetworkOrigin::Scaled(Some(line)),
+            ..Workload::default()
+        });
+        assert!(scaled.contains(line), "{scaled}");
+        assert_eq!(network_line(&scaled), Some(line));
+        let unknown = readme(&Workload {
+            network_origin: NetworkOrigin::Scaled(None),
+            ..Workload::default()
+        });
+        assert_eq!(network_line(&unknown), None);
     }
 
     #[test]

@@ -125,7 +125,11 @@ fn classify<'t>(
         | CollectiveKind::Barrier => return Err(Demotion::NoSimulatorType),
         CollectiveKind::Other => return Err(Demotion::UnknownType),
     };
-    let bytes = message_bytes(record)?;
+    let bytes = message_bytes(record).or_else(|none| {
+        // A rank that sends nothing in an uneven all-to-all still receives.
+        let own = own_rank(trace).ok_or(none)?;
+        even_bytes(groups, record, own).ok_or(none)
+    })?;
     // ASTRA-sim loops forever over pieces of zero bytes.
     if kind == CollectiveCommType::AllGather && bytes < DATASET_SPLITS {
         return Err(Demotion::NoData);
@@ -177,7 +181,14 @@ pub(crate) fn even_bytes(
         let all: u128 = parts.iter().map(|part| u128::from(*part)).sum();
         let kept = u128::from(*parts.get(place)?);
         let bytes = u128::from(elements) * u128::from(size);
-        (parts.len() == ranks.len() && all > 0).then(|| bytes * (all - kept) / all)
+        if parts.len() != ranks.len() {
+            return None;
+        }
+        match (bytes, all) {
+            (0, 0) => Some(0),
+            // Damaged counts may be any numbers.
+            _ => bytes.checked_mul(all - kept)?.checked_div(all),
+        }
     };
     let sent = for_others(record_of.in_split, record_of.in_elements)?;
     let received = for_others(record_of.out_split, record_of.out_elements)?;
@@ -185,7 +196,13 @@ pub(crate) fn even_bytes(
         .checked_sub(1)
         .filter(|others| *others > 0)?;
     let part = sent.max(received).div_ceil(others).max(1);
-    i64::try_from(part * (others + 1)).ok()
+    i64::try_from(part.checked_mul(others + 1)?).ok()
+}
+
+/// Returns the rank of a trace. The rank known to the caller takes precedence; a device trace need
+/// not state it.
+fn own_rank(trace: &LinkedTrace) -> Option<GlobalRank> {
+    trace.report.rank.or(trace.device.header.rank)
 }
 
 fn one_rank(groups: &GroupResolver<'_>, record: &CollectiveRef<'_>) -> bool {
@@ -203,9 +220,7 @@ fn point_to_point<'t>(
 ) -> Result<SimulatedComm<'t>, Demotion> {
     let send = record.kind() == CollectiveKind::Send;
     let bytes = message_bytes(record)?;
-    // The rank known to the caller takes precedence; a device trace need not state it.
-    let own = trace.report.rank.or(trace.device.header.rank);
-    let own = own.map(|rank| rank.0);
+    let own = own_rank(trace).map(|rank| rank.0);
     let peer = groups.peer(record).ok_or(Demotion::UnknownPeer)?.0;
     // `comm_src` and `comm_dst` are int32 in Chakra's feeder.
     if i32::try_from(peer).is_err() {
@@ -358,6 +373,31 @@ mod tests {
         ] {
             assert_eq!(parts(sent, received), None, "{sent}");
         }
+    }
+
+    /// Rank 0 of 2 sends nothing and receives 6 of 10 elements from rank 1.
+    #[test]
+    fn a_rank_that_only_receives_takes_part_in_an_uneven_all_to_all() {
+        let (mut trace, mut record) = comm("all_to_allv", "Float", 0);
+        record.out_elements = 10;
+        (record.rank_start, record.rank_stride, record.group_size) = (0, 1, 2);
+        record.in_split = trace.device.names.intern("[0, 0]");
+        record.out_split = trace.device.names.intern("[4, 6]");
+        trace.device.header.rank = Some(GlobalRank(0));
+        let bytes = |trace: &LinkedTrace, record: Collective| {
+            let names = &trace.device.names;
+            let record = CollectiveRef { record, names };
+            match classify(trace, &GroupResolver::new(trace), &record) {
+                Ok(SimulatedComm::Collective { bytes, .. }) => Ok(bytes),
+                Ok(other) => panic!("{other:?}"),
+                Err(reason) => Err(reason),
+            }
+        };
+        assert_eq!(bytes(&trace, record), Ok(2 * 4 * 6));
+        // Absurd counts of elements and parts are no size.
+        record.out_elements = u64::MAX;
+        record.out_split = trace.device.names.intern(&format!("[0, {}]", u64::MAX));
+        assert_eq!(bytes(&trace, record), Err(Demotion::NoData));
     }
 
     #[test]

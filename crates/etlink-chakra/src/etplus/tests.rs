@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{TraceSketch, intern, sample};
 use etlink_link::{EdgeKind, NodeKind};
-use etlink_model::{CallIdx, HostThread, OpIdx, ThreadIdx, TrackIdx, TrackLabel};
+use etlink_model::{CallIdx, DurationNs, HostThread, OpIdx, ThreadIdx, TrackIdx, TrackLabel};
 use serde_json::Value;
 
 fn written(trace: &LinkedTrace) -> (Value, WriteSummary) {
@@ -127,6 +127,26 @@ fn times_are_where_there_are_any() {
         (&gemm["ts"], &gemm["exclusive_dur"]),
         (&Value::from(9.0), &Value::from(0.7))
     );
+}
+
+/// A call inside a call is part of it, and a call outside all ops belongs to the thread's root.
+#[test]
+fn each_call_counts_once() {
+    let mut b = TraceSketch::new();
+    let op = b.op("aten::mm", 0, 20_000, None);
+    let outer = b.call("cudaLaunchKernel", op, 5_000, 1);
+    b.trace.device.calls.duration[outer.index()] = DurationNs(6_000);
+    b.call("cuLaunchKernel", op, 6_000, 2);
+    b.call("cudaDeviceSynchronize", OpIdx::NONE, 30_000, 3);
+    let (document, _) = written(&b.done());
+    let nodes = document["nodes"].as_array().expect("nodes");
+    let own = |name: &str| {
+        let node = nodes.iter().find(|node| node["name"] == name);
+        node.expect(name)["exclusive_dur"].as_f64()
+    };
+    // The sketch gives an op half of its time as its own.
+    assert_eq!(own("aten::mm"), Some(10.0 + 6.0));
+    assert_eq!(own("[pytorch|profiler|execution_trace|thread]"), Some(2.0));
 }
 
 /// A thread gives work to another one inside an op, and waits for it inside another op.

@@ -176,12 +176,15 @@ fn exclusive_ns(trace: &LinkedTrace, owners: &RowOwners, entries: usize) -> Vec<
     for (entry, own) in owners.op.iter().zip(&trace.op_exclusive) {
         add(*entry, *own);
     }
-    for (call, op) in trace.call_op.iter().enumerate() {
-        if let Some(op) = op.get() {
-            add(owners.op[op.index()], trace.device.calls.duration[call]);
+    let passive = trace.passive_threads();
+    for (call, own) in own_call_ns(trace).into_iter().enumerate() {
+        let thread = trace.device.calls.thread[call].index();
+        match trace.call_op[call].get() {
+            Some(op) => add(owners.op[op.index()], own),
+            None if passive.get(thread) == Some(&false) => add(owners.thread[thread], own),
+            None => {}
         }
     }
-    let passive = trace.passive_threads();
     for node in trace.nodes.indices().map(|node| trace.nodes.get(node)) {
         if let (NodeKind::HostGap, Some(thread)) = (node.kind, node.thread())
             && trace.op_of(&node).is_none()
@@ -191,4 +194,29 @@ fn exclusive_ns(trace: &LinkedTrace, owners: &RowOwners, entries: usize) -> Vec<
         }
     }
     exclusive
+}
+
+/// Returns the time of each call without the calls inside it, such as `cuLaunchKernel` in
+/// `cudaLaunchKernel`. O(n log n).
+fn own_call_ns(trace: &LinkedTrace) -> Vec<DurationNs> {
+    let calls = &trace.device.calls;
+    let mut own = calls.duration.clone();
+    let mut order: Vec<usize> = (0..own.len()).collect();
+    order.sort_by_key(|&call| {
+        let longest_first = std::cmp::Reverse(calls.duration[call]);
+        (calls.thread[call], calls.start[call], longest_first)
+    });
+    let end = |call: usize| calls.start[call] + calls.duration[call];
+    // Calls around the current one, the innermost last.
+    let mut around: Vec<usize> = vec![];
+    for call in order {
+        let encloses =
+            |outer: usize| calls.thread[outer] == calls.thread[call] && end(outer) >= end(call);
+        while around.pop_if(|outer| !encloses(*outer)).is_some() {}
+        if let Some(outer) = around.last() {
+            own[*outer] = DurationNs(own[*outer].0 - calls.duration[call].0);
+        }
+        around.push(call);
+    }
+    own
 }

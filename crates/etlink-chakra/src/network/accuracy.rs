@@ -2,13 +2,13 @@
 //! fitted to.
 
 use super::cost::NetworkCost;
-use super::regression::{CostedTransfer, FittedLink, fit_link};
+use super::regression::{CostedTransfer, FittedLink, MIN_TRANSFERS, fit_link};
 use super::shape::{NetworkShape, find_shape};
 use super::transfers::{MeasuredTransfer, MeasuredTransfers};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fitted transfers of one kind.
+/// Measured transfers of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KindFit {
@@ -72,17 +72,29 @@ fn key(transfer: &MeasuredTransfer) -> TransferKey {
     (kind, transfer.group, transfer.bytes.to_bits())
 }
 
+/// Returns the median relative error of the `judged` quickest of the chosen transfers, compared
+/// with their times in the network.
 pub(super) fn median_error(
     measured: &MeasuredTransfers,
     chosen: &[usize],
-    shape: NetworkShape,
-    links: &[FittedLink],
+    judged: usize,
+    (shape, links): (NetworkShape, &[FittedLink]),
 ) -> f64 {
-    let error = |at: &usize| {
+    let relative = |at: &usize| {
         let transfer = &measured.transfers[*at];
-        (shape.transfer_ns(measured, transfer, links) / transfer.ns - 1.0).abs()
+        shape.transfer_ns(measured, transfer, links) / transfer.ns
     };
-    median(chosen.iter().map(error).collect()).unwrap_or(0.0)
+    let mut ratios: Vec<f64> = chosen.iter().map(relative).collect();
+    ratios.sort_unstable_by(|one, other| other.total_cmp(one));
+    ratios.truncate(judged);
+    median(ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect()).unwrap_or(0.0)
+}
+
+/// Returns how many of `fitted` transfers, the quickest ones, show whether a fit is right: those
+/// that have the fitted quantile in their middle. Slower ones were delayed.
+pub(super) fn judged(fitted: usize, quantile: f64) -> usize {
+    let judged = (2.0 * quantile * fitted as f64).ceil() as usize;
+    judged.max(MIN_TRANSFERS).min(fitted)
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -269,7 +281,7 @@ pub(super) fn groups(
             bandwidth: tells_bandwidth.map(|link| link.bandwidth),
             measured_ns: transfers().map(|transfer| transfer.ns).sum(),
             network_ns: transfers().map(network).sum(),
-            median_error: median_error(measured, &chosen, shape, links),
+            median_error: median_error(measured, &chosen, chosen.len(), (shape, links)),
         });
     }
     found.sort_by_key(|group| std::cmp::Reverse(group.used));
@@ -294,4 +306,51 @@ fn own_link(
     };
     let transfers: Option<Vec<CostedTransfer>> = chosen.iter().map(costed).collect();
     fit_link(&transfers?, measured.quantile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_model::CollectiveKind::AllReduce;
+
+    /// Four of five transfers were delayed to several times their length.
+    #[test]
+    fn delays_of_host_threads_are_no_errors_of_the_fit() {
+        let shape = NetworkShape::flat(2);
+        let link = FittedLink {
+            latency_ns: 20_000.0,
+            bandwidth: 1.0,
+            bandwidth_is_fitted: true,
+        };
+        let mut measured = MeasuredTransfers {
+            groups: vec![vec![0, 1]],
+            quantile: 0.1,
+            ..MeasuredTransfers::default()
+        };
+        let sizes = [4e3, 9e4, 1.6e6];
+        for at in 0u32..60 {
+            let bytes = sizes[at as usize % 3];
+            let ns = shape.time_ns(AllReduce, &[0, 1], bytes, &[link]);
+            let delay = if at % 5 == 0 {
+                1.0
+            } else {
+                3.0 + f64::from(at % 7)
+            };
+            measured.transfers.push(MeasuredTransfer {
+                kind: AllReduce,
+                group: 0,
+                bytes,
+                ns: delay * ns.expect("a cost"),
+            });
+        }
+        let fitted = shape.fitted(&measured);
+        let links = shape.fit(&measured, &fitted).expect("a fit");
+        let error = |judged| median_error(&measured, &fitted, judged, (shape, &links));
+        assert!(error(judged(60, 0.1)) < 0.05, "{links:?}");
+        assert!(error(60) > 0.5, "{links:?}");
+        assert_eq!(
+            (judged(60, 0.5), judged(60, 0.1), judged(3, 0.1)),
+            (60, 12, 3)
+        );
+    }
 }

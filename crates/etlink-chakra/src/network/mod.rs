@@ -40,7 +40,7 @@ pub struct NetworkFit {
     /// One level, or two: within blocks of neighbouring ranks, and across blocks. If the fit is
     /// rejected, the level of ASTRA-sim's example.
     pub levels: Vec<NetworkLevel>,
-    /// True if the median error is above 0.5, so that the values of ASTRA-sim's example are written.
+    /// True if the error of the fit is above 0.5, so that the values of ASTRA-sim's example are written.
     pub is_rejected: bool,
     /// Algorithms of collectives.
     pub algorithms: CollectiveImplementations,
@@ -51,8 +51,13 @@ pub struct NetworkFit {
     /// With two levels: communications between ranks at different positions in different blocks,
     /// which ASTRA-sim treats as neighbours.
     pub mixed: u64,
-    /// Median relative error of the fitted transfers, even if the fit is rejected.
+    /// Median relative error of all fitted transfers, even if the fit is rejected.
     pub median_error: f64,
+    /// Number of fitted transfers that show the error of the fit: all those of devices, the quickest
+    /// fifth of those of host threads, of which the quickest tenth is fitted; at least four.
+    pub judged: u64,
+    /// Median relative error of these, even if the fit is rejected.
+    pub fit_error: f64,
     /// Measured times and times of the fitted network, per kind.
     pub kinds: Vec<KindFit>,
     /// Measured times and times of the fitted network per group or pair of ranks, with the speed that its
@@ -101,19 +106,24 @@ pub fn fit_network(
     let measured = MeasuredTransfers::new(agreed, facts, join, clocks);
     let all: Vec<usize> = (0..measured.transfers.len()).collect();
     let (shape, links) = shape::find_shape(&measured, &all, ranks)?;
+    let fitted = shape.fitted(&measured);
+    let judged = accuracy::judged(fitted.len(), measured.quantile);
+    let error =
+        |judged| accuracy::median_error(&measured, &fitted, judged, (shape, links.as_slice()));
     let mut fit = NetworkFit {
         levels: shape.levels(&links, &measured),
         is_rejected: false,
         algorithms: shape.algorithms,
-        used: all.len() as u64,
+        used: fitted.len() as u64,
         unused: measured.unused,
         mixed: shape.mixed(&measured),
-        median_error: 0.0,
+        median_error: error(fitted.len()),
+        judged: judged as u64,
+        fit_error: error(judged),
         kinds: accuracy::kinds(&measured, shape, &links),
         groups: accuracy::groups(&measured, shape, &links),
     };
-    fit.median_error = accuracy::median_error(&measured, &all, shape, &links);
-    if fit.median_error > MOST_ERROR {
+    if fit.fit_error > MOST_ERROR {
         fit.is_rejected = true;
         fit.levels = vec![NetworkLevel::example(ranks)];
         fit.algorithms = CollectiveImplementations::default();

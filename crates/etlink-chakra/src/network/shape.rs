@@ -190,15 +190,7 @@ impl NetworkShape {
         }
         let mut levels = [vec![], vec![]];
         for transfer in transfers() {
-            let members = measured.members(transfer);
-            let level = match self.blocks.reach(members) {
-                CommReach::Within => 0,
-                CommReach::Across => 1,
-                CommReach::Everything | CommReach::Mixed { .. } => continue,
-            };
-            if !self.is_passed_on(transfer.kind, members.len())
-                && let Some(cost) = self.cost(transfer.kind, members.len(), transfer.bytes)
-            {
+            if let Some((level, cost)) = self.determined(measured, transfer) {
                 levels[level].push(CostedTransfer {
                     cost,
                     ns: transfer.ns,
@@ -207,6 +199,37 @@ impl NetworkShape {
             }
         }
         levels
+    }
+
+    /// Returns the level whose speed a transfer determines, and its cost there; `None` if it
+    /// determines none.
+    fn determined(
+        self,
+        measured: &MeasuredTransfers,
+        transfer: &MeasuredTransfer,
+    ) -> Option<(usize, NetworkCost)> {
+        let members = measured.members(transfer);
+        let level = match self.blocks.reach(members) {
+            CommReach::Within => 0,
+            CommReach::Across => 1,
+            CommReach::Everything | CommReach::Mixed { .. } => return None,
+        };
+        if self.is_passed_on(transfer.kind, members.len()) {
+            return None;
+        }
+        Some((
+            level,
+            self.cost(transfer.kind, members.len(), transfer.bytes)?,
+        ))
+    }
+
+    /// Returns the transfers that determine the speeds of the levels.
+    pub(super) fn fitted(self, measured: &MeasuredTransfers) -> Vec<usize> {
+        let transfers = measured.transfers.iter().enumerate();
+        transfers
+            .filter(|(_, transfer)| self.determined(measured, transfer).is_some())
+            .map(|(at, _)| at)
+            .collect()
     }
 
     /// Fits the speeds of the levels; `None` if too few of the chosen transfers determine one.

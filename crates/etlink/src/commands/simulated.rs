@@ -76,7 +76,8 @@ fn describe(result: &SimulationResult, rows: usize) -> String {
     }
     if !report.aborted.is_empty() {
         out += &format!(
-            "{} executed all nodes, but ASTRA-sim aborted at exit: the last node counts as the end\n",
+            "{} executed all nodes, but the log has no `finished` line (ASTRA-sim can abort at exit): \
+             the last node counts as the end\n",
             rank_list("rank", &report.aborted)
         );
     }
