@@ -62,8 +62,8 @@ impl ExcludeReason {
                 format!("it is from a run of {own} ranks; most others are from a run of {most}")
             }
             ExcludeReason::HostSchema => {
-                "another version of PyTorch recorded it: its host trace has another format than those \
-                 of most others"
+                "its host trace has another version of the format than those of other ranks, so \
+                 another version of PyTorch recorded it"
                     .to_owned()
             }
             ExcludeReason::Time { apart_ns } => {

@@ -534,7 +534,11 @@ impl FolderJoiner<'_> {
             if !places.insert(first.parent()) {
                 return None;
             }
-            let in_folder = rank_of_folder(&run.folder).filter(|_| run.ranks.len() == 1);
+            let in_folder = if run.ranks.len() == 1 {
+                rank_of_folder(&run.folder)
+            } else {
+                None
+            };
             for rank in &run.ranks {
                 let path = rank.device.clone()?;
                 found.push(RecordedFile {

@@ -70,17 +70,20 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     };
     let mut is_left_out = false;
     for (name, printed, table) in TABLES {
-        let (title, grid) = table(one, limit);
         if !printed.is_wanted(name, one, args) {
-            is_left_out |= *printed != Printed::IfNamed && !grid.is_empty();
-        } else if !grid.is_empty() {
+            let is_told = args.table.is_none() && *printed != Printed::IfNamed;
+            is_left_out = is_left_out || is_told && !table(one, limit).1.is_empty();
+            continue;
+        }
+        let (title, grid) = table(one, limit);
+        if !grid.is_empty() {
             out += &grid.titled(&title);
         // requested by name: no output at all would look like a failure
         } else if args.table.is_some() {
             let _ = writeln!(out, "{title}\n  empty");
         }
     }
-    if is_left_out && args.table.is_none() {
+    if is_left_out {
         out += "--all prints all tables, --table NAME one of them\n";
     }
     out
