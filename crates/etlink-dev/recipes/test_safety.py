@@ -35,7 +35,9 @@ class Safety(Traces):
     def wait_for(self, condition, seconds: float = 300):
         deadline = time.monotonic() + seconds
         while not condition():
-            self.assertLess(time.monotonic(), deadline, "waited too long")
+            if time.monotonic() > deadline:
+                there = sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+                self.fail("waited too long; in the folder: {}".format(there))
             time.sleep(0.05)
 
     def left(self) -> list[str]:

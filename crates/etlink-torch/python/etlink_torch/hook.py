@@ -28,10 +28,11 @@ def install(torch, after_import):
 
 def install_now(torch, after_import):
     settings = json.loads(os.environ["ETLINK_RECORD"])
+    # before the report, and before what may fail: the folder stays as long as this process needs it
+    held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
     report = Report(settings, versions(torch))
+    report.held = held
     try:
-        # before what may fail: the folder stays as long as this process needs it
-        report.held = attempt(files.hold_shared, os.path.join(settings["work"], "running"))
         # of a program that became this one
         attempt(remove_if_there, left_path(settings["hook"]))
         session = session_of(torch, settings, report)

@@ -91,8 +91,9 @@ class Report:
             self.content["asked"] = []
         if settings["hook"]:
             attempt(self.reserve, settings["hook"])
-        attempt(self.open_counter)
+        # first the report, by which a launcher that is about to end knows of this process
         self.write()
+        attempt(self.open_counter)
         # by the clock of the file system, which the traces have their times of too
         self.began = attempt(self.time_written)
 
