@@ -852,26 +852,26 @@ describe("links to the timeline", () => {
   test("a finding of a folder: the rank on which it lasts longest, at that time", async () => {
     const { page } = await open("recorded");
     const { findings } = said("recorded", "findings");
-    const placed = findings.filter(({ evidence }) => evidence.rank !== undefined);
-    assert.ok(new Set(placed.map(({ evidence }) => evidence.rank)).size > 1, "more than one rank");
+    const placed = findings.filter(({ figures }) => figures.rank !== undefined);
+    assert.ok(new Set(placed.map(({ figures }) => figures.rank)).size > 1, "more than one rank");
     const { ranks } = said("recorded", "analyze");
-    for (const { sentence, evidence } of placed) {
-      const item = page.locator("#findings li", { hasText: sentence.slice(0, 40) });
+    for (const { title, figures } of placed) {
+      const item = page.locator("#findings li", { hasText: title.replaceAll("`", "") });
       await item.getByRole("button", { name: "Show where" }).click();
       await inSight(page);
-      assert.equal(await rankShown(page), `rank ${evidence.rank}`);
+      assert.equal(await rankShown(page), `rank ${figures.rank}`);
       await page.waitForFunction(
         (rank) => location.hash.startsWith(`#timeline?rank=${rank}&`),
-        evidence.rank,
+        figures.rank,
       );
       const hash = new URLSearchParams((await page.evaluate(() => location.hash)).split("?")[1]);
-      const { steps } = ranks.find(({ rank }) => rank === evidence.rank);
+      const { steps } = ranks.find(({ rank }) => rank === figures.rank);
       const { start_ns } = steps.find(({ name }) => name === hash.get("step"));
       const [begin, end] = hash.get("time").split("_").map(Number);
-      assert.ok(Math.abs(start_ns + begin - evidence.start_ns) < 1000, `${sentence}: ${begin}`);
+      assert.ok(Math.abs(start_ns + begin - figures.start_ns) < 1000, `${title}: ${begin}`);
       // Without `sight` the whole step is shown.
       const [from, to] = (hash.get("sight") ?? "-Infinity_Infinity").split("_").map(Number);
-      assert.ok(from <= begin && end <= to, `${sentence}: in sight`);
+      assert.ok(from <= begin && end <= to, `${title}: in sight`);
       await page.goto(page.url().split("#")[0]);
     }
   });

@@ -108,7 +108,7 @@ fn twenty_thousand_processes() {
         "check out.et",
         "analyze device.json --json",
         "top device.json",
-        "replay --device device.json",
+        "replay device.json",
         "findings device.json",
         "report device.json -o page.html",
         "link --device device.json -o out.pftrace",

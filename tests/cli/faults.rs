@@ -241,7 +241,7 @@ impl Replacement {
 
 const LINK: &str = "link --device device.json -o out/out.et --overwrite";
 const PAGE: &str = "report device.json -o out/page.html --overwrite";
-const REPLAY: &str = "replay --device device.json -o out/new.pftrace --overwrite";
+const REPLAY: &str = "replay device.json -o out/new.pftrace --overwrite";
 const MERGE: &str = "merge run -o out --overwrite -j 2";
 const TIMELINE: &str = "merge run -o out --format perfetto --overwrite -j 2";
 const TABLES: &str = "analyze run --parquet out --overwrite -j 2";

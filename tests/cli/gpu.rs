@@ -161,7 +161,7 @@ fn checkpoints_without_a_range_repeat_each_layer() {
     let repeated = findings.iter().find(|one| one["kind"] == "recomputation");
     // Eight layers; the device trace alone has the ops that the hook leaves early.
     assert_eq!(
-        repeated.map(|one| one["evidence"]["count"].clone()),
+        repeated.map(|one| one["figures"]["count"].clone()),
         Some(8.into())
     );
 }
@@ -190,7 +190,7 @@ fn without_the_overhead_of_recording_steps_take_their_true_time() {
 
 #[test]
 fn gains_of_a_host_that_recording_slowed_say_so() {
-    let is_slowed = |finding: &Value| finding["evidence"]["host_slowed"] == true;
+    let is_slowed = |finding: &Value| finding["figures"]["host_slowed"] == true;
     let raw = findings_of("resnet50", "");
     assert!(raw.iter().any(is_slowed), "{raw:?}");
     let removed = findings_of("resnet50", "--remove-overhead");

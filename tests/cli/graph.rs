@@ -40,10 +40,7 @@ fn waits_show_in_the_report_and_in_the_replay() {
         .exits(0)
         .says("event wait")
         .says("host wait");
-    let figures = &tool
-        .run("replay --device device.json --json")
-        .exits(0)
-        .only_run()["figures"];
+    let figures = &tool.run("replay device.json --json").exits(0).only_run()["figures"];
     assert_eq!(
         (
             &figures["replay_error"],
@@ -60,11 +57,11 @@ fn waits_show_in_the_report_and_in_the_replay() {
     );
     // a quicker gemm starts the other stream, and the blocked thread, earlier
     let what_if = &tool
-        .run("replay --device device.json --scale gemm=0.5 --json")
+        .run("replay device.json --scale gemm=0.5 --json")
         .exits(0)
         .only_run()["what_if"];
     assert_eq!(what_if["change_ns"], -190_000);
-    tool.run("replay --device device.json --explain after")
+    tool.run("replay device.json --explain after")
         .exits(0)
         .says("event wait, inferred")
         .says("stream 20");

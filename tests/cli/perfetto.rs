@@ -6,7 +6,7 @@ use etlink_testing::{DeviceQueue, TraceBuilder};
 use serde_json::Value;
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
-    --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
 
 /// Returns the total time on the critical path's track, ns.
 fn path_ns(trace: &Value) -> i64 {

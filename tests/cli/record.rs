@@ -166,7 +166,7 @@ fn an_output_without_room_changes_nothing() {
         format!(
             "$ETLINK link --host {host} --device {device} -o - --format chakra 2>/dev/full >rank.et"
         ),
-        format!("$ETLINK replay --host {host} --device {device} -o - 2>/dev/full >replayed.json"),
+        format!("$ETLINK replay --host {host} {device} -o - 2>/dev/full >replayed.json"),
     ] {
         tool.shell(&line).exits(0);
     }

@@ -45,10 +45,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
-        page.contains(
-            "4 ranks on the CPU: the traces have no device rows; a step takes 28.28 ms (mean of \
-                2 steps, from the last rank's begin to the last rank's end)"
-        ),
+        page.contains("4 ranks on the CPU: a step takes 28.28 ms; "),
         "without script, the sentence is there"
     );
     tool.run(
@@ -187,7 +184,7 @@ fn damage_is_said() {
         .notes("note: damage: the file is truncated");
     let page = String::from_utf8(tool.read("one.html")).expect("text");
     assert!(page.contains(
-        "One rank on Drawn Device: the readable part of the damaged traces has no device rows; "
+        "One rank on Drawn Device, the readable part of the damaged traces has no device rows"
     ));
     tool.file("run/kineto_trace_0.json", &whole);
     tool.file("run/kineto_trace_1.json", &whole[..rows]);
@@ -216,9 +213,7 @@ fn a_step_of_ranks_is_from_the_last_begin_to_the_last_end() {
     }
     tool.run("report run -o run.html").exits(0);
     let page = String::from_utf8(tool.read("run.html")).expect("text");
-    let sentence = "a step takes 273.3 µs (mean of 3 steps, from the last rank's begin to the \
-                    last rank's end)";
-    assert!(page.contains(sentence));
+    assert!(page.contains("a step takes 273.3 µs"));
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn json_counts(tool: &Tool, folder: &str) -> (usize, usize, Value) {
 #[test]
 fn link_and_replay_write_it() {
     const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \
-        --device {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+        {pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
     let tool = Tool::new();
     let ran = tool
         .run(&format!("link {MLP} -o x.pftrace --json"))

@@ -227,6 +227,14 @@ fn a_tree_of_modules_and_ops() {
     all.says("aten::zeros");
     let each = tool.run("top trace.json --tree --each-module").exits(0);
     each.says("nn.Module: Linear_1");
+    let folded = tool.run("top trace.json --tree --folded device").exits(0);
+    let lines: Vec<&str> = folded.stdout.lines().collect();
+    let (stack, ns) = lines[0].rsplit_once(' ').expect("a stack and its time");
+    assert_eq!((lines.len(), ns), (1, "20000"), "{lines:?}");
+    assert!(
+        stack.ends_with(";step;nn.Module: Linear;aten::mm"),
+        "{stack}"
+    );
     let report = tool.run("top trace.json --tree --json").exits(0).json();
     let nodes = report["tables"][0]["tree"]["nodes"].as_array();
     let nodes = nodes.expect("nodes");

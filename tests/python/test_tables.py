@@ -175,7 +175,8 @@ def check_run(path: Path) -> None:
 
         found = json.loads(run_etlink("findings", path, "--json"))["runs"][0]
         check_lines(run.table("findings"), found["findings"])
-        assert set(record["sentence"] for record in found["findings"]) <= set(run.findings())
+        titles = {text.split("\n")[0] for text in run.findings()}
+        assert {record["title"] for record in found["findings"]} <= titles
 
         top = json.loads(run_etlink("top", path, "--json"))["tables"]
         rows = [{"rank": table["rank"], **row} for table in top for row in table["rows"]]

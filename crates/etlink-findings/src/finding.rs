@@ -33,12 +33,16 @@ pub struct RunFinding {
     pub gain_ns: i64,
     /// Gain as a share of the window.
     pub gain_share: f64,
-    /// Evidence from the trace.
-    pub evidence: CauseEvidence,
+    /// Name of the cause, without its gain.
+    pub cause: String,
+    /// Figures of the cause in the trace.
+    pub figures: CauseEvidence,
+    /// Name of the cause, its gain, and the time that the gain is a part of.
+    pub title: String,
+    /// Description of the cause and its place.
+    pub evidence: String,
     /// Advice on removing the cause.
     pub remedy: Cow<'static, str>,
-    /// The finding as one sentence.
-    pub sentence: String,
 }
 
 /// Communication that takes much of a run, with the gain of the run without it.
@@ -137,20 +141,32 @@ pub struct RunFindings {
     pub together: Option<JointGain>,
 }
 
+impl RunFinding {
+    /// Returns the finding in three lines: title, evidence, and remedy.
+    pub fn text(&self) -> String {
+        format!(
+            "{}\n   {}\n   -> {}",
+            self.title, self.evidence, self.remedy
+        )
+    }
+}
+
 impl RunFindings {
-    /// Returns all sentences on the run, in order: the findings, or the reason why there are none,
-    /// then remarks on the whole run.
-    pub fn sentences(&self) -> Vec<String> {
-        let findings = self.findings.iter().map(|one| &one.sentence);
-        let together = self.together.as_ref().map(|joint| &joint.sentence);
-        let kernel = self.kernel.as_ref().map(|one| &one.sentence);
-        let communication = self.communication.as_ref().map(|share| &share.sentence);
-        let others = self.nothing.iter().chain(together).chain(kernel);
-        findings
-            .chain(others)
-            .chain(communication)
-            .cloned()
-            .collect()
+    /// Returns the text of each finding, then the remarks on the whole run.
+    pub fn texts(&self) -> Vec<String> {
+        let findings = self.findings.iter().map(RunFinding::text);
+        findings.chain(self.remarks()).collect()
+    }
+
+    /// Returns what there is to say on the whole run: the reason why there are no findings, the joint
+    /// gain, and what takes much time without being a finding.
+    pub fn remarks(&self) -> Vec<String> {
+        let together = self.together.as_ref().map(|joint| joint.sentence.clone());
+        let kernel = self.kernel.as_ref().map(RunFinding::text);
+        let communication = self.communication.as_ref();
+        let communication = communication.map(|share| share.sentence.clone());
+        let remarks = [self.nothing.clone(), together, kernel, communication];
+        remarks.into_iter().flatten().collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct KindRule {
     pub inferred: bool,
     /// True if other kinds explain the same time better; those are reported instead.
     pub general: bool,
-    /// Remedy for a PyTorch program.
+    /// Remedy for a PyTorch program, as it follows `->`.
     pub remedy: &'static str,
     /// Remedy for other programs, in terms of CUDA; `None` if it is the same.
     pub other_remedy: Option<&'static str>,
@@ -79,169 +79,168 @@ impl KindRule {
 
 /// Remedy if the trace already names the line, so that recording stacks would add nothing.
 pub(crate) const HOST_WORK_AT_LINE: &str =
-    "Shorten this work, do it ahead of time, or move it to another thread";
+    "shorten this work, do it ahead of time, or move it to another thread";
 
 /// All kinds.
 pub const KINDS: [KindRule; 24] = [
     stated(
         CauseKind::InputPipeline,
         host::input_pipeline,
-        "Load ahead: increase `num_workers` or `prefetch_factor`, or do less work per sample",
+        "more `num_workers`, a larger `prefetch_factor`, or less work per sample",
     )
     .without_torch(
-        "Load ahead on other threads while the device works",
+        "load ahead on other threads while the device works",
     ),
     general(
         CauseKind::HostWork,
         host::host_work,
-        "Shorten this work, do it ahead of time, or move it to another thread; record stacks \
-        (`with_stack=True`) to find the line",
+        "shorten this work, do it ahead of time, or move it to another thread; stacks \
+        (`with_stack=True`) show its line",
     )
     .without_torch(
-        "Shorten this work, do it ahead of time, or move it to another thread; add ranges (NVTX, \
-             ROCTX) to see its parts",
+        "shorten this work, do it ahead of time, or move it to another thread; ranges (NVTX, \
+             ROCTX) show its parts",
     ),
     general(
         CauseKind::SmallKernels,
         launches::small_kernels,
-        "Use CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
+        "CUDA graphs (`torch.compile(mode=\"reduce-overhead\")`) or larger batches",
     )
     .without_torch(
-        "Capture the launches in a graph (`cudaGraphLaunch`), or launch fewer and larger kernels",
+        "capture the launches in a graph (`cudaGraphLaunch`), or launch fewer and larger kernels",
     ),
     stated(
         CauseKind::OptimizerLaunches,
         launches::optimizer_launches,
-        "Create the optimizer with `fused=True` or `foreach=True`",
+        "create the optimizer with `fused=True` or `foreach=True`",
     ),
     stated(
         CauseKind::ScalarRead,
         syncs::scalar_reads,
-        "Keep the value on the device, or read it less often",
+        "keep the value on the device, or read it less often",
     ),
     stated(
         CauseKind::DynamicShape,
         syncs::dynamic_shapes,
-        "Use a mask of fixed size, for example with `torch.where`",
+        "a mask of fixed size, for example with `torch.where`",
     ),
     stated(
         CauseKind::PageableCopy,
         syncs::pageable_copies,
         // No trace shows when the host needs the data.
-        "Pin the memory (`pin_memory=True`) and copy with `non_blocking=True`; this helps only if \
-        the host has other work until it needs the data",
+        "pin the memory (`pin_memory=True`) and copy with `non_blocking=True`, if the host has other \
+        work until it needs the data",
     )
     .without_torch(
-        "Copy with `cudaMemcpyAsync` to and from pinned memory (`cudaHostAlloc`); this helps \
-        only if the host has other work until it needs the data",
+        "copy with `cudaMemcpyAsync` to and from pinned memory (`cudaHostAlloc`), if the host has \
+        other work until it needs the data",
     ),
     stated(
         CauseKind::ExplicitSync,
         syncs::explicit_syncs,
-        "Move the synchronization out of the loop",
+        "move the synchronization out of the loop",
     )
     .without_torch(
-        "Let streams wait for each other with `cudaStreamWaitEvent`, and let the host wait only if it \
-             needs a result",
+        "let streams wait for each other with `cudaStreamWaitEvent`, and the host only for results",
     ),
     probable(
         CauseKind::UnrecordedSync,
         host::unrecorded_syncs,
-        "Look there for a wait, such as `.item()`, a copy or a synchronization, and move it out of \
-        the loop; the trace records no calls that wait",
+        "look there for `.item()`, a copy or a synchronization, and move it out of the loop; the trace \
+        records no calls that wait",
     )
     .without_torch(
-        "Look there for a wait, such as a copy or a synchronization, and move it out of the loop; the \
-             trace records no calls that wait",
+        "look there for a copy or a synchronization, and move it out of the loop; the trace records \
+             no calls that wait",
     ),
     stated(
         CauseKind::AllocatorCalls,
         syncs::allocator_calls,
-        "Keep shapes constant, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
+        "keep shapes constant, or set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`",
     )
     .without_torch(
-        "Allocate the memory once and reuse it, or use a pool (`cudaMallocAsync`)",
+        "allocate the memory once and reuse it, or use a pool (`cudaMallocAsync`)",
     ),
     stated(
         CauseKind::ExposedCommunication,
         communication::exposed_communication,
-        "Start it earlier to overlap it with computation, or move fewer bytes",
+        "start it earlier to overlap it with computation, or move fewer bytes",
     ),
     general(
         CauseKind::ExposedCopies,
         device::exposed_copies,
-        "Keep the data on the device, or copy to and from pinned memory on a separate stream, \
-        overlapped with computation",
+        "keep the data on the device, or copy to and from pinned memory on a separate stream during \
+        computation",
     ),
     general(
         CauseKind::DominantKernel,
         device::dominant_kernels,
-        "Try a faster kernel: another data type, layout or library",
+        "a faster kernel: another data type, layout or library",
     ),
     probable(
         CauseKind::LowCoverage,
         device::low_coverage,
-        "Launch more blocks: split the reduction, or batch more work",
+        "launch more blocks: split the reduction, or batch more work",
     ),
     probable(
         CauseKind::FusibleChain,
         device::fusible_chains,
-        "Fuse them with `torch.compile` or a custom kernel",
+        "fuse them with `torch.compile` or a custom kernel",
     )
     .without_torch(
-        "Fuse each chain into one kernel",
+        "fuse each chain into one kernel",
     ),
     stated(
         CauseKind::TensorCopies,
         device::tensor_copies,
-        "Keep one layout and data type across ops, and write results where they are needed",
+        "keep one layout and data type across ops, and write results where they are needed",
     ),
     stated(
         CauseKind::Recomputation,
         recomputation::recomputation,
-        "Checkpoint fewer layers if memory allows",
+        "checkpoint fewer layers if memory allows",
     ),
     probable(
         CauseKind::FirstCall,
         start_up::first_calls,
-        "Warm up before recording or measuring: `schedule(warmup=…)`",
+        "warm up before recording or measuring: `schedule(warmup=…)`",
     )
     .without_torch(
-        "Do this once before measuring, and record only later work",
+        "do this once before measuring, and record only later work",
     ),
     KindRule {
         general: true,
         ..probable(
             CauseKind::FirstStep,
             steps::first_step,
-            "Warm up before recording or measuring: `schedule(warmup=…)`",
+            "warm up before recording or measuring: `schedule(warmup=…)`",
         )
-        .without_torch("Warm up before measuring, and record only later work")
+        .without_torch("warm up before measuring, and record only later work")
     },
     probable(
         CauseKind::ProfilerOverhead,
         profiler::profiler_overhead,
-        "Record without stacks, shapes and memory when measuring times",
+        "record without stacks, shapes and memory when measuring times",
     ),
     stated(
         CauseKind::QueueFull,
         launches::queue_full,
-        "Launch awaited work first, or from another thread",
+        "launch awaited work first, or from another thread",
     ),
     probable(
         CauseKind::StreamTurns,
         device::stream_turns,
-        "Remove waits between streams that do not need each other's results",
+        "remove waits between streams that do not need each other's results",
     ),
     of_ranks(
         CauseKind::LateRank,
-        "Compare this rank with the others: its data first, then its machine",
+        "compare this rank with the others: its data first, then its machine",
     ),
     KindRule {
         general: true,
         ..of_ranks(
             CauseKind::RankImbalance,
-            "Distribute the work more evenly, for example by sequence length",
+            "distribute the work more evenly, for example by sequence length",
         )
     },
 ];

@@ -18,6 +18,7 @@ mod communication_time;
 mod covered_time;
 mod detect;
 mod drain_times;
+mod evidence;
 mod finding;
 mod host_span;
 mod kind;
@@ -35,6 +36,7 @@ mod ranks;
 mod sentence;
 mod start_up;
 mod text;
+mod title;
 mod unknown_time;
 mod view;
 

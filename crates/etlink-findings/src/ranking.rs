@@ -3,6 +3,7 @@
 use crate::awaited::is_awaited;
 use crate::candidate::{CauseCandidate, CauseEvidence, ProgramKind, RankWindow};
 use crate::detect::names::stays_on_devices;
+use crate::evidence;
 use crate::finding::{CommunicationShare, JointGain, RankPart, RunFinding, RunFindings};
 use crate::kind::CauseKind;
 use crate::kinds::HOST_WORK_AT_LINE;
@@ -14,6 +15,7 @@ use crate::overlap::CauseNodes;
 use crate::ranks::rank_candidates;
 use crate::sentence;
 use crate::text::sum_ns;
+use crate::title;
 use etlink_link::ranks::RunSteps;
 use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
 use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
@@ -22,25 +24,25 @@ use std::collections::BTreeMap;
 
 /// Remedy for small messages.
 const SMALL_MESSAGE_REMEDY: &str =
-    "Start it earlier to overlap it with computation, or combine many small messages";
+    "start it earlier to overlap it with computation, or combine many small messages";
 
 /// Remedy for small messages of collectives that DDP and FSDP put into buckets.
-const SMALL_BUCKET_REMEDY: &str = "Start it earlier to overlap it with computation, or combine many small \
+const SMALL_BUCKET_REMEDY: &str = "start it earlier to overlap it with computation, or combine many small \
     messages (larger buckets)";
 
 /// Remedy for copies that stay on devices.
 const DEVICE_COPIES_REMEDY: &str =
-    "Write results where they are needed to avoid copies, or overlap copies with computation";
+    "write results where they are needed to avoid copies, or overlap copies with computation";
 
 /// Part of the name of `DataLoader`'s range if `num_workers` is 0.
 const LOADER_WITHOUT_WORKERS: &str = "_SingleProcessDataLoaderIter";
 
 /// Remedy for a `DataLoader` without workers, which fetches nothing ahead.
 const WITHOUT_WORKERS_REMEDY: &str =
-    "Load ahead in other processes: set `num_workers` of the `DataLoader` above 0";
+    "set `num_workers` of the `DataLoader` above 0 to load in other processes";
 
 /// Remedy for barriers, the only communication known to have no bytes.
-const BARRIER_REMEDY: &str = "Remove the barrier, or let fewer ranks join it: it moves no data";
+const BARRIER_REMEDY: &str = "remove the barrier, or let fewer ranks join it: it moves no data";
 
 /// A cause, merged over all ranks that have it.
 #[derive(Default)]
@@ -157,7 +159,7 @@ pub fn run_findings(
     let compared = rank_candidates(graph, parts, replays.whole_ns);
     let compared = compared.into_iter().map(|candidate| (candidate, vec![]));
     for (candidate, ranks) in merged.into_iter().chain(compared) {
-        if candidate.evidence.time_ns > longest.evidence.time_ns {
+        if candidate.evidence.time_ns > longest.figures.time_ns {
             longest = plain_finding(&candidate, &ranks, found.program);
         }
         let is_kernel = candidate.kind == CauseKind::DominantKernel;
@@ -198,9 +200,9 @@ pub fn run_findings(
         let is_told = |one: &RunFinding| one.subject == named.subject;
         found.kernel = (!found.findings.iter().any(is_told)).then_some(named);
     }
-    let is_long = replays.share(longest.evidence.time_ns) >= LONG_CAUSE;
+    let is_long = replays.share(longest.figures.time_ns) >= LONG_CAUSE;
     if found.findings.is_empty() && is_long {
-        found.longest_cause = Some(sentence::cause_text(&longest, &found));
+        found.longest_cause = Some(title::named_cause(&longest, &found));
     }
     let is_told = |one: &RunFinding| one.kind == CauseKind::ExposedCommunication;
     if !found.findings.iter().any(is_told) {
@@ -533,7 +535,8 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
         inferred: plain.inferred || is_inferred,
         ..plain
     };
-    finding.sentence = sentence::finding_sentence(&finding, found);
+    finding.title = title::finding_title(&finding, found);
+    finding.evidence = evidence::evidence_text(&finding, found);
     finding
 }
 
@@ -587,15 +590,17 @@ fn plain_finding(
         }
         _ => other.unwrap_or(rule.map_or("", |rule| rule.remedy)),
     };
-    RunFinding {
+    let mut finding = RunFinding {
         kind: candidate.kind,
         subject: candidate.subject.clone(),
         ranks: ranks.to_vec(),
         inferred: rule.is_some_and(|rule| rule.inferred),
-        evidence: candidate.evidence.clone(),
+        figures: candidate.evidence.clone(),
         remedy: program.in_its_words(remedy),
         ..RunFinding::default()
-    }
+    };
+    finding.cause = title::cause_name(&finding);
+    finding
 }
 
 #[cfg(test)]

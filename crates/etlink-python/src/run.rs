@@ -137,10 +137,10 @@ impl RunHandle {
         })
     }
 
-    /// Returns the largest possible gains, a sentence each.
+    /// Returns the largest possible gains, three lines each, and remarks on the whole run.
     fn findings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let run = self.opened(py)?;
-        run_cancellable(py, move |call| Ok(run.findings(call)?.sentences()))
+        run_cancellable(py, move |call| Ok(run.findings(call)?.texts()))
     }
 
     /// Replays the graph. Returns the output of `etlink replay --json`, and the critical path's nodes.

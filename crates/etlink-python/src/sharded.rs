@@ -153,12 +153,10 @@ impl ShardedRun {
         })
     }
 
-    /// Returns the findings, a sentence each.
+    /// Returns the findings, three lines each, and remarks on the whole run.
     fn findings(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let query = self.query(None);
-        run_cancellable(py, move |call| {
-            Ok(findings_of_run(&query(call))?.sentences())
-        })
+        run_cancellable(py, move |call| Ok(findings_of_run(&query(call))?.texts()))
     }
 
     /// Returns what `etlink replay --json` prints, and the nodes of the critical path.

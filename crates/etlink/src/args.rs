@@ -29,15 +29,15 @@ pub use groups::{
 };
 pub use ops::{OpOrder, OpsArgs};
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
-pub use replay::{ReplayArgs, TracePairArgs};
+pub use replay::ReplayArgs;
 pub use report::ReportArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
 pub use simulated::SimulatedArgs;
-pub use top::{TableArgs, TopArgs};
+pub use top::{FoldedTime, TableArgs, TopArgs};
 pub use trigger::TriggerArgs;
 
 use crate::notes::Verbosity;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use etlink_chakra::{AttributeSet, LatencyMode};
 use etlink_link::TensorEdges;
 use etlink_run::job::ChakraOptions;
@@ -134,6 +134,7 @@ pub enum EtlinkCommand {
 #[command(after_help = "Examples:\n  \
     etlink link --host torch_et_0.json.gz --device kineto_trace_0.json.gz -o step.0.et\n  \
     etlink link --device kineto_trace_0.json.gz -o step.0.pftrace    for ui.perfetto.dev")]
+#[command(group(ArgGroup::new("input").required(true).multiple(true).args(["paths", "device"])))]
 pub struct LinkArgs {
     /// Traces of the rank, host and device in any order; their content tells which is which
     #[arg(value_name = "TRACE", num_args = ..=2)]
@@ -142,7 +143,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
     /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also compressed; `-` is standard input
-    #[arg(long, value_name = "KINETO", required_unless_present = "paths")]
+    #[arg(long, value_name = "KINETO")]
     pub device: Option<PathBuf>,
     /// Kineto trace of the graph capture (ROCm), for ops and shapes of kernels of graph launches
     #[arg(long, value_name = "KINETO")]

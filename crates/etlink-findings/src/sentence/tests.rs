@@ -1,8 +1,13 @@
-//! Checks sentences for random evidence: each clause appears only if it holds.
+//! Checks texts for random figures: each clause appears only if it holds.
 
 use super::*;
+use crate::candidate::CauseEvidence;
+use crate::evidence::evidence_text;
+use crate::finding::RunFinding;
+use crate::kind::CauseKind;
 use crate::kinds::KINDS;
 use crate::limits::DOMINANT_SHARE;
+use crate::title::{cause_name, finding_title};
 
 /// SplitMix64.
 struct Random(u64);
@@ -118,7 +123,7 @@ fn what_is_said_of_a_run_without_findings_holds() {
     }
 }
 
-fn random_evidence(random: &mut Random, kind: CauseKind, window_ns: i64) -> CauseEvidence {
+fn random_figures(random: &mut Random, kind: CauseKind, window_ns: i64) -> CauseEvidence {
     let time_ns = random.time(window_ns);
     // Detectors guarantee these limits: see `planted`.
     let compared = match kind {
@@ -149,7 +154,7 @@ fn each_clause_of_a_finding_holds() {
     for (turn, rule) in KINDS.iter().cycle().take(5_000).enumerate() {
         let found = random_run(&mut random);
         let gain_ns = random.below(found.window_ns + 1);
-        let finding = RunFinding {
+        let mut finding = RunFinding {
             kind: rule.kind,
             subject: if turn % 5 == 0 {
                 String::new()
@@ -159,45 +164,51 @@ fn each_clause_of_a_finding_holds() {
             inferred: rule.inferred || random.chance(),
             gain_ns,
             gain_share: gain_ns as f64 / found.window_ns as f64,
-            evidence: random_evidence(&mut random, rule.kind, found.window_ns),
+            figures: random_figures(&mut random, rule.kind, found.window_ns),
             ..RunFinding::default()
         };
-        let evidence = &finding.evidence;
-        let sentence = finding_sentence(&finding, &found);
+        finding.cause = cause_name(&finding);
+        let figures = &finding.figures;
+        let title = finding_title(&finding, &found);
+        let gain = title.rsplit_once(" (").expect("a share").1;
+        assert_near(share_after(gain, ""), finding.gain_share, &title);
+        let sentence = evidence_text(&finding, &found);
         let says = |part: &str| sentence.contains(part);
-        assert_near(share_after(&sentence, ""), finding.gain_share, &sentence);
-        assert_eq!(says(": probably "), rule.inferred, "{sentence}");
         assert_eq!(
-            says("it may wait for the device"),
-            evidence.may_wait,
+            sentence.starts_with("probably "),
+            rule.inferred,
             "{sentence}"
         );
-        let slowed = evidence.host_slowed;
-        assert_eq!(says("recording slowed this host"), slowed, "{sentence}");
-        let hangs = finding.inferred && !rule.inferred && !evidence.may_wait;
+        assert_eq!(
+            says("may be waiting for the device"),
+            figures.may_wait,
+            "{sentence}"
+        );
+        let hangs = finding.inferred && !rule.inferred && !figures.may_wait;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");
-        let says_others = says("` and 1 other ") || says("` and 2 other ");
-        assert!(!says_others || evidence.other_subjects > 0, "{sentence}");
+        let slowed = figures.host_slowed && !hangs && !figures.may_wait;
+        assert_eq!(says("recording slowed this host"), slowed, "{sentence}");
+        let says_others = says(" and 1 other ") || says(" and 2 other ");
+        assert!(!says_others || figures.other_subjects > 0, "{sentence}");
         assert!(
-            !says(" lines of Python") || evidence.python_lines > 1,
+            !says(" lines of Python") || figures.python_lines > 1,
             "{sentence}"
         );
-        assert!(!says("train.py") || evidence.python.is_some(), "{sentence}");
+        assert!(!says("train.py") || figures.python.is_some(), "{sentence}");
         if rule.kind == CauseKind::ExposedCommunication {
             // the exposed part comes before the total
-            let exposed = evidence
+            let exposed = figures
                 .exposed_ns
-                .filter(|exposed| *exposed < evidence.time_ns);
-            let part = exposed.map(|exposed| {
-                format!("{} of {}", time_text(exposed), time_text(evidence.time_ns))
-            });
+                .filter(|exposed| *exposed < figures.time_ns);
+            let part = exposed
+                .map(|exposed| format!("{} of {}", time_text(exposed), time_text(figures.time_ns)));
             assert!(part.is_none_or(|part| says(&part)), "{sentence}");
         }
         if matches!(
             rule.kind,
             CauseKind::ExposedCopies | CauseKind::DominantKernel
         ) {
-            let share = evidence.compared.unwrap_or_default();
+            let share = figures.compared.unwrap_or_default();
             let told = share_after(&sentence, " take ").or(share_after(&sentence, " takes "));
             assert_near(told, share, &sentence);
         }

@@ -207,7 +207,7 @@ fn what_steps_are_called_changes_nothing() {
         let found = |begin| {
             let ran = run_program(&named_steps(kind, begin), QUEUE_DEPTH);
             let findings = find(&ran, false).findings.into_iter();
-            findings.map(|one| one.sentence).collect::<Vec<_>>()
+            findings.map(|one| one.text()).collect::<Vec<_>>()
         };
         let profiler = found("ProfilerStep#");
         assert!(!profiler.is_empty(), "{kind:?}");

@@ -255,7 +255,7 @@ fn first_finding_names_the_planted_fault() {
             all.add(&outcome);
             print_outcome(seed, &outcome);
             if let Some(first) = outcome.found.findings.first().filter(|_| seed == 1) {
-                println!("    {}", first.sentence);
+                println!("    {}", first.text());
             }
         }
         println!("  {}", score.line(&format!("{:?}", rule.kind)));
@@ -290,7 +290,7 @@ fn nothing_is_found_where_nothing_is_planted() {
     for seed in 101..=110 {
         let outcome = plant(&[], seed);
         let findings = outcome.found.findings.iter();
-        let told: Vec<_> = findings.map(|one| &one.sentence).collect();
+        let told: Vec<_> = findings.map(|one| one.text()).collect();
         assert!(told.is_empty(), "seed {seed}: {told:#?}");
     }
 }

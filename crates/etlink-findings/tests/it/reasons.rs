@@ -6,7 +6,7 @@ use crate::faults::{op, work};
 use crate::planted::{find, link_drawn};
 use crate::program::{Act, COMPUTE, MS, Meeting, NCCL, QUEUE_DEPTH, US, run_program};
 use etlink_analyze::{KernelRules, Options, analyze};
-use etlink_findings::{CauseKind, RunFindings, rank_causes};
+use etlink_findings::{CauseKind, RunFinding, RunFindings, rank_causes};
 use etlink_testing::DeviceQueue;
 
 fn findings_of(acts: Vec<Act>) -> RunFindings {
@@ -68,7 +68,7 @@ fn a_copy_behind_a_collective_waits_for_the_collective() {
         !kinds(&found).contains(&CauseKind::PageableCopy),
         "{found:#?}"
     );
-    let sentence = &found.findings[0].sentence;
+    let sentence = found.findings[0].text();
     assert!(
         sentence.contains("in `aten::copy_` for 4.27 ms"),
         "{sentence}"
@@ -84,8 +84,8 @@ fn a_copy_behind_computation_says_how_long_it_takes_itself() {
         .findings
         .iter()
         .find(|one| one.kind == CauseKind::PageableCopy);
-    let sentence = &copies.expect("copies").sentence;
-    assert!(sentence.contains("only 3.00 us of copying"), "{sentence}");
+    let sentence = copies.expect("copies").text();
+    assert!(sentence.contains("the copies take 3.00 us"), "{sentence}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_number_that_is_behind_a_collective_says_so() {
         .findings
         .iter()
         .find(|one| one.kind == CauseKind::ScalarRead);
-    let sentence = &reads.expect("reads").sentence;
+    let sentence = reads.expect("reads").text();
     assert!(sentence.contains("mostly for all_gather"), "{sentence}");
 }
 
@@ -125,9 +125,9 @@ fn an_op_that_ends_with_the_stream_probably_waits_for_it() {
     let found = op_beside_kernels(30 * MS + 300 * US);
     let mut found = found.findings.iter();
     let wait = found.rfind(|one| one.kind == CauseKind::UnrecordedSync);
-    let sentence = &wait.expect("a wait").sentence;
+    let sentence = wait.expect("a wait").text();
     assert!(
-        sentence.contains("probably the host waits in `aten::_foreach_mul_` until"),
+        sentence.contains("probably the host waits 96.9 ms in `aten::_foreach_mul_`"),
         "{sentence}"
     );
     // The same op is work if it ends long before the stream or long after it.
@@ -161,8 +161,8 @@ fn what_a_process_does_first_is_its_start() {
     let found = findings_of(start_up());
     assert_eq!(kinds(&found), [CauseKind::FirstCall], "{found:#?}");
     let finding = &found.findings[0];
-    let sentence = &finding.sentence;
-    let first = "probably start-up: the first call of `aten::to` takes 320 ms, mostly in \
+    let sentence = finding.text();
+    let first = "probably the first call of `aten::to` takes 320 ms, mostly in \
                  `cudaDeviceGetStreamPriorityRange`";
     assert!(sentence.contains(first), "{sentence}");
     assert!((finding.gain_ns - 430 * MS).abs() < 5 * MS, "{sentence}");
@@ -177,12 +177,8 @@ fn early_calls_that_start_up_are_no_work_of_the_host() {
     let found = findings_of(acts);
     assert_eq!(kinds(&found), [CauseKind::FirstCall], "{found:#?}");
     let finding = &found.findings[0];
-    assert!(
-        (finding.gain_ns - 60 * MS).abs() < MS,
-        "{}",
-        finding.sentence
-    );
-    let sentence = &finding.sentence;
+    assert!((finding.gain_ns - 60 * MS).abs() < MS, "{}", finding.text());
+    let sentence = finding.text();
     for part in [
         "the second call of `aten::bmm` takes 30.0 ms",
         " (median of later calls: ",
@@ -323,8 +319,8 @@ fn programs_without_pytorch_get_no_advice_for_pytorch() {
     let found = findings_of(program(None));
     assert!(found.findings.len() > 2, "{found:#?}");
     for finding in &found.findings {
-        let odd = words.iter().find(|word| finding.sentence.contains(**word));
-        assert_eq!(odd, None, "{}", finding.sentence);
+        let odd = words.iter().find(|word| finding.text().contains(**word));
+        assert_eq!(odd, None, "{}", finding.text());
     }
     let remedies = |found: &RunFindings| -> String {
         found
@@ -374,23 +370,23 @@ fn copies_that_the_thread_does_itself_count_with_those_that_it_waits_for() {
     // three copies of 5 ms in five rounds of 26 ms, after 20 ms on the host
     let copies = &found.findings[0];
     assert_eq!(copies.kind, CauseKind::ExposedCopies, "{found:#?}");
-    assert_eq!(copies.evidence.count, 15, "{}", copies.sentence);
+    assert_eq!(copies.figures.count, 15, "{}", copies.text());
     assert!(
         (copies.gain_ns - 75 * MS).abs() < 6 * MS,
         "{}",
-        copies.sentence
+        copies.text()
     );
     // Pinned memory gains less than to copy nothing.
     let waits = found.findings.iter();
     let mut waits = waits.filter(|one| one.kind == CauseKind::PageableCopy);
     let pinned = waits.next().expect("waits for copies");
-    assert!(pinned.gain_ns < copies.gain_ns, "{}", pinned.sentence);
+    assert!(pinned.gain_ns < copies.gain_ns, "{}", pinned.text());
     // time shown by calls is not work without an op
     let work = found
         .findings
         .iter()
         .find(|one| one.kind == CauseKind::HostWork);
-    let work_ns = work.expect("work of the host").evidence.time_ns;
+    let work_ns = work.expect("work of the host").figures.time_ns;
     assert!((work_ns - 70 * MS).abs() < MS, "{found:#?}");
 }
 
@@ -400,12 +396,10 @@ fn work_before_the_first_launch_is_not_between_launches() {
     let kernel = || Act::Launch(work("gemm", COMPUTE, 10 * MS));
     let between = op("MPI_Recv", vec![Act::Host(300 * MS)]);
     let found = findings_of(vec![init, kernel(), between, kernel()]);
-    let sentences: Vec<&str> = found.findings.iter().map(|one| &one.sentence[..]).collect();
+    let sentences: Vec<String> = found.findings.iter().map(RunFinding::text).collect();
     let of = |name: &str| {
-        *sentences
-            .iter()
-            .find(|one| one.contains(name))
-            .expect("told")
+        let mut all = sentences.iter();
+        all.find(|one| one.contains(name)).expect("told")
     };
     assert!(
         of("MPI_Init").contains("300 ms before the first launch"),
@@ -423,7 +417,7 @@ fn memory_that_is_got_first_says_how_long_it_takes_and_compares_it_with_nothing(
     let mut acts = vec![get(200 * MS), get(MS), get(MS)];
     acts.extend(vec![compute(); 10]);
     let found = findings_of(vec![Act::Annotation("solve".to_owned(), acts)]);
-    let sentence = &found.findings[0].sentence;
+    let sentence = found.findings[0].text();
     assert!(
         sentence.contains("3 start-up and allocator calls take 202 ms in total"),
         "{sentence}"

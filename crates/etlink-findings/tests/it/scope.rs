@@ -54,13 +54,13 @@ fn what_was_launched_before_the_recording_is_in_no_figure() {
         let found = find_in_trace(&cut_run(before, recorded));
         let copies = of_kind(&found, CauseKind::ExposedCopies);
         let copies = copies.unwrap_or_else(|| panic!("copies: {found:#?}"));
-        let text = &copies.sentence;
-        assert_eq!(copies.evidence.count, recorded as u64, "{text}");
+        let text = copies.text();
+        assert_eq!(copies.figures.count, recorded as u64, "{text}");
         let all_ns = recorded * 4 * MS;
         assert!((found.window_ns - all_ns).abs() < MS, "{text}");
         assert!(found.idle_ns < MS, "{found:#?}");
         assert!((0.95..=1.0).contains(&copies.gain_share), "{text}");
-        let share = copies.evidence.compared.expect("a share");
+        let share = copies.figures.compared.expect("a share");
         assert!((0.95..=1.0).contains(&share), "{text}");
     }
 }
@@ -115,14 +115,10 @@ fn copies_that_fill_the_steps_are_named_first() {
         let found = find_in_trace(&copying_steps(calls, names));
         let first = found.findings.first();
         let first = first.unwrap_or_else(|| panic!("{calls}: {:?}", found.nothing));
-        assert_eq!(first.kind, CauseKind::ExposedCopies, "{}", first.sentence);
+        assert_eq!(first.kind, CauseKind::ExposedCopies, "{}", first.text());
         // 12.45 and 11.29 ms of 25, plus the time of the calls
-        assert!(
-            (0.9..=0.97).contains(&first.gain_share),
-            "{}",
-            first.sentence
-        );
-        assert_eq!(first.evidence.count, 10, "{}", first.sentence);
+        assert!((0.9..=0.97).contains(&first.gain_share), "{}", first.text());
+        assert_eq!(first.figures.count, 10, "{}", first.text());
     }
 }
 
@@ -150,10 +146,10 @@ fn copies_that_are_pinned_or_stay_on_devices_are_named() {
         let found = find_in_trace(&copying_steps("cudaMemcpyAsync", [name, name]));
         let first = found.findings.first();
         let first = first.unwrap_or_else(|| panic!("{name}: {:?}", found.nothing));
-        assert_eq!(first.kind, kind, "{}", first.sentence);
-        assert!(gain.contains(&first.gain_share), "{}", first.sentence);
-        let share = first.evidence.compared.expect("a share");
-        assert!((0.92..=0.97).contains(&share), "{}", first.sentence);
+        assert_eq!(first.kind, kind, "{}", first.text());
+        assert!(gain.contains(&first.gain_share), "{}", first.text());
+        let share = first.figures.compared.expect("a share");
+        assert!((0.92..=0.97).contains(&share), "{}", first.text());
     }
 }
 
@@ -201,12 +197,12 @@ fn a_kernel_is_named_from_a_fifth_of_kernel_time_on() {
         };
         assert_eq!(kernel.subject, "ruling");
         let share = percent as f64 / 100.0;
-        let told = kernel.evidence.compared.expect("a share");
-        assert!((told - share).abs() < 0.01, "{}", kernel.sentence);
+        let told = kernel.figures.compared.expect("a share");
+        assert!((told - share).abs() < 0.01, "{}", kernel.text());
         assert!(
             (kernel.gain_share - share / 2.0).abs() < 0.03,
             "{}",
-            kernel.sentence
+            kernel.text()
         );
     }
 }
@@ -252,7 +248,7 @@ fn a_cause_keeps_what_it_takes_outside_of_lost_rows() {
         let input = input.unwrap_or_else(|| panic!("{lost:?}: {found:#?}"));
         // At the edges of lost rows, one more or fewer stall may be known.
         let edge = 5 * MS;
-        let time_ns = input.evidence.time_ns;
+        let time_ns = input.figures.time_ns;
         assert!(
             (time_ns - known_ns).abs() <= edge,
             "{lost:?}: {time_ns} of {known_ns}"

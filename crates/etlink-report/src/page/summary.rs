@@ -1,84 +1,60 @@
-//! Summary of the page: sums and shares of figures in the tables.
+//! Head of the page: one sentence, and tiles of one figure each.
 
-use super::{RankStats, ReportPage, ReportRank, strings};
+use super::{RankStats, ReportPage, ReportRank};
 use etlink_analyze::{Utilization, UtilizationWindow, counted_steps};
 use etlink_link::LinkReport;
 use etlink_link::ranks::step_definition;
 use etlink_model::{GlobalRank, Severity};
-use etlink_replay::PathCause;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
-/// Cause of idle time: the call that launches the next work had not begun.
-const HOST_LATE: &str = "host late";
-/// Longest name in a card, in characters.
-const CARD_NAME: usize = 60;
-
-/// A key figure at the top of the page.
+/// A figure at the top of the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SummaryCard {
     pub(super) name: &'static str,
     pub(super) value: String,
+    /// A few words on the figure.
     pub(super) note: String,
 }
 
-/// Returns the summary sentence of the page.
+/// Returns the summary sentence of the page: what ran, how long a step takes, and the largest
+/// possible gain.
 pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     let ranks = match page.ranks {
         [_] => "One rank".to_owned(),
         ranks => format!("{} ranks", ranks.len()),
     };
-    let mut parts = vec![format!("{ranks}{}", device_phrase(page.ranks))];
-    if let Some((median, of)) = step_time(page) {
-        parts.push(format!("a step takes {} ({of})", time_text(median)));
+    let mut sentence = format!("{ranks}{}", device_phrase(page.ranks));
+    if let Some((mean_ns, _)) = step_time(page) {
+        sentence += &format!(": a step takes {}", time_text(mean_ns));
     }
-    match device_use(page) {
-        Some(total) => {
-            let of = |ns: i64| percent_text(ns, total.whole_ns());
-            let communication = format!(
-                ", exposed communication, including waits for other ranks, {}",
-                of(total.exposed_communication_ns)
-            );
-            let communication = if total.exposed_communication_ns > 0 {
-                communication
-            } else {
-                String::new()
-            };
-            parts.push(format!(
-                "devices are busy {} of {} ({} of {}): computation {}{communication}, idle {}",
-                of(total.busy_ns),
-                whole_phrase(total),
-                time_text(total.busy_ns),
-                time_text(total.whole_ns()),
-                of(total.computation_ns),
-                of(total.idle_ns)
-            ));
-            if total.before_recording_ns > 0 {
-                parts.push(format!(
-                    "another {} is excluded, in which work from before the recording runs or is \
-                    waited for",
-                    time_text(total.before_recording_ns)
-                ));
-            }
+    let largest = page.findings.iter().find(|one| !one.cause.is_empty());
+    match (largest, device_use(page)) {
+        (Some(largest), _) => {
+            let (share, cause) = (100.0 * largest.gain_share, plain_cause(&largest.cause));
+            sentence += &format!("; largest possible gain: {cause}, {share:.0} %");
         }
-        // Without device time, the critical path matters most at first.
-        None => parts.extend(on_the_path(page.ranks)),
+        (None, Some(total)) => {
+            sentence += &format!(
+                "; devices are busy {} of {}",
+                percent_text(total.busy_ns, total.whole_ns()),
+                whole_phrase(total)
+            );
+        }
+        (None, None) => {}
     }
-    let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
-    parts.extend(worst_straggler(page).map(|(rank, ns)| {
-        format!(
-            "the others waited longest for work of rank {rank}, {} in total{caveat}",
-            time_text(ns)
-        )
-    }));
-    parts.extend(late_beginner(page).map(|(rank, ns)| {
-        format!(
-            "they waited {} because {}",
-            time_text(ns),
-            late_begin_text(page, rank)
-        )
-    }));
-    parts.join("; ") + "."
+    sentence + "."
+}
+
+/// Returns the name of a cause as part of a sentence without markup.
+fn plain_cause(cause: &str) -> String {
+    let plain = cause.replace('`', "");
+    // A name in code stays as it is.
+    if cause.starts_with('`') {
+        return plain;
+    }
+    let mut letters = plain.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
 }
 
 /// Returns the utilization of all devices; `None` without device time.
@@ -97,10 +73,11 @@ fn whole_phrase(total: &Utilization) -> &'static str {
 }
 
 fn device_phrase(ranks: &[ReportRank]) -> String {
+    let links = || ranks.iter().filter_map(|rank| rank.link.as_ref());
     let rows = ranks
         .iter()
         .any(|rank| rank.link.as_ref().is_none_or(|link| link.device_rows > 0));
-    let damaged = link_reports(ranks).any(|link| link.anomalies.any(Severity::Damage));
+    let damaged = links().any(|link: &LinkReport| link.anomalies.any(Severity::Damage));
     let model = ranks
         .first()
         .and_then(|rank| rank.device.as_deref())
@@ -109,46 +86,12 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
         // A damaged file may have lost its rows: then "on the CPU" would be a guess.
         model if !rows && damaged => {
             model.unwrap_or_default()
-                + ": the readable part of the damaged traces has no device rows"
+                + ", the readable part of the damaged traces has no device rows"
         }
         Some(model) => model,
         None if rows => String::new(),
-        None => " on the CPU: the traces have no device rows".to_owned(),
+        None => " on the CPU".to_owned(),
     }
-}
-
-/// Returns the largest cause on the critical paths, for runs without devices.
-fn on_the_path(ranks: &[ReportRank]) -> Option<String> {
-    let mut sums = path_causes(ranks);
-    // Times of a damaged trace may overflow 64 bits.
-    let whole = sums
-        .iter()
-        .fold(0i64, |whole, (_, ns)| whole.saturating_add(*ns));
-    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    if whole <= 0 {
-        return None;
-    }
-    let (cause, ns) = sums.first()?;
-    Some(format!(
-        "the critical path is {} {}",
-        percent_text(*ns, whole),
-        cause.name().replace('_', " ")
-    ))
-}
-
-fn path_causes(ranks: &[ReportRank]) -> Vec<(PathCause, i64)> {
-    let mut sums: Vec<(PathCause, i64)> = vec![];
-    for (cause, time) in ranks
-        .iter()
-        .filter_map(|rank| rank.critical_path.as_ref())
-        .flat_map(|path| &path.causes)
-    {
-        match sums.iter_mut().find(|(of, _)| of == cause) {
-            Some((_, ns)) => *ns = ns.saturating_add(time.ns.0),
-            None => sums.push((*cause, time.ns.0)),
-        }
-    }
-    sums
 }
 
 /// Returns the mean length of a step and its description: of the run if ranks are compared, else of
@@ -160,9 +103,7 @@ fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
     };
     let steps = page.met.map(|met| &met.steps);
     if let Some((steps, mean_ns)) = steps.and_then(|steps| Some((steps, steps.mean_ns()?))) {
-        let which = mean_of(steps.counted().count());
-        let of = format!("{which}, from the last rank's begin to the last rank's end");
-        return Some((mean_ns, of));
+        return Some((mean_ns, mean_of(steps.counted().count())));
     }
     let means = page.ranks.iter().filter_map(|rank| {
         let lengths = counted_steps(&rank.analysis.steps).map(|step| step.length_ns);
@@ -173,11 +114,12 @@ fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
     let (mean_ns, count) = means.max()?;
     let of = match page.ranks.len() {
         1 => mean_of(count),
-        ranks => format!("{}, the longest of {ranks} ranks", mean_of(count)),
+        _ => format!("{} of the slowest rank", mean_of(count)),
     };
     Some((mean_ns, of))
 }
 
+/// Returns the rank for whose work the others waited longest, and that time in ns.
 fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     let late = page
         .met?
@@ -188,57 +130,28 @@ fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
     (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
 }
 
-/// Returns the rank whose late begin made the others wait longest, if that exceeds a twentieth of
-/// all waiting.
-fn late_beginner(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
-    let ranks = &page.met?.ranks;
-    let late = ranks
-        .iter()
-        .max_by_key(|rank| (rank.began_late_ns, std::cmp::Reverse(rank.rank)))?;
-    let waited = ranks
-        .iter()
-        .fold(0i64, |sum, rank| sum.saturating_add(rank.waited_ns));
-    (late.began_late_ns > waited / 20).then_some((late.rank, late.began_late_ns))
-}
-
-/// Names what began later: a recording that begins in the middle of a step looks like a late step.
-fn late_begin_text(page: &ReportPage<'_>, rank: GlobalRank) -> String {
-    let is_step = page
-        .met
-        .is_some_and(|met| met.began_steps_later.contains(&rank));
-    if is_step {
-        format!("rank {rank} began its step later")
-    } else {
-        format!("the step or the recording of rank {rank} began later")
-    }
-}
-
-/// Returns the cards that the traces have figures for. Program figures come first, in the order of
-/// a reader's questions; the fidelity of the figures comes last.
+/// Returns the tiles that the traces have figures for, in the order of a reader's questions.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     let cards = [
         step_card(page),
         busy_card(page),
-        idle_card(page),
         exposed_card(page),
-        memory_card(page),
         straggler_card(page),
-        computation_card(page),
-        overlap_card(page),
-        replay_card(page),
-        launch_card(page),
+        memory_card(page),
     ];
     cards.into_iter().flatten().collect()
 }
 
 fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let (mean_ns, mut note) = step_time(page)?;
-    let ranks = page.ranks.iter();
-    let mut steps = ranks.flat_map(|rank| &rank.analysis.steps);
-    if let Some(step) = steps.find_map(|step| step_definition(&step.name)) {
-        note += &format!("; a step is {step}");
+    let steps = || page.ranks.iter().flat_map(|rank| &rank.analysis.steps);
+    if let Some(step) = steps().find_map(|step| step_definition(&step.name)) {
+        note += &format!(", {step}");
     }
-    note += &left_out_text(page);
+    match steps().filter(|step| step.excluded.is_some()).count() {
+        0 => {}
+        left_out => note += &format!(", {left_out} left out"),
+    }
     Some(SummaryCard {
         name: "Step time",
         value: time_text(mean_ns),
@@ -246,55 +159,12 @@ fn step_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     })
 }
 
-/// Describes the steps excluded from medians, with the cause; empty if none are.
-fn left_out_text(page: &ReportPage<'_>) -> String {
-    let ranks = page.ranks.iter();
-    let steps = ranks.flat_map(|rank| &rank.analysis.steps);
-    let mut left_out = steps.filter_map(|step| Some((step, step.excluded?)));
-    let Some((first, cause)) = left_out.next() else {
-        return String::new();
-    };
-    let others = match left_out.count() {
-        0 => String::new(),
-        others => format!(" and {others} more"),
-    };
-    format!(
-        "; left out: {}{others}, which {}",
-        first.name,
-        cause.phrase()
-    )
-}
-
 fn busy_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     let total = device_use(page)?;
-    let of = |ns: i64| percent_text(ns, total.whole_ns());
-    let whole = total.whole_ns();
     Some(SummaryCard {
         name: "Devices busy",
-        value: of(total.busy_ns),
-        note: format!(
-            "of {}: {} of {}; idle {}",
-            whole_phrase(total),
-            time_text(total.busy_ns),
-            time_text(whole),
-            of(total.idle_ns)
-        ),
-    })
-}
-
-fn idle_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let (cause, ns, idle) = largest_idle_cause(page)?;
-    let mut note = format!("{} of the idle time", percent_text(ns, idle));
-    if cause == HOST_LATE
-        && let Some((host, host_ns)) = longest_host(page)
-    {
-        let host = strings::shorten_text(host, CARD_NAME);
-        note += &format!(", the largest part in {host} ({})", time_text(host_ns));
-    }
-    Some(SummaryCard {
-        name: "Idle because",
-        value: cause.to_owned(),
-        note,
+        value: percent_text(total.busy_ns, total.whole_ns()),
+        note: format!("of {}", whole_phrase(total)),
     })
 }
 
@@ -303,11 +173,7 @@ fn exposed_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     Some(SummaryCard {
         name: "Exposed communication",
         value: percent_text(total.exposed_communication_ns, total.whole_ns()),
-        note: format!(
-            "of {}: {} without concurrent computation, including waits for other ranks",
-            whole_phrase(total),
-            time_text(total.exposed_communication_ns)
-        ),
+        note: format!("of {}, with waits for ranks", whole_phrase(total)),
     })
 }
 
@@ -326,84 +192,8 @@ fn straggler_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
     Some(SummaryCard {
         name: "Straggler",
         value: format!("rank {rank}"),
-        note: format!(
-            "the others waited {} in total for its work{caveat}",
-            time_text(ns)
-        ),
+        note: format!("others waited {} in total{caveat}", time_text(ns)),
     })
-}
-
-fn computation_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let total = device_use(page)?;
-    Some(SummaryCard {
-        name: "Computation",
-        value: percent_text(total.computation_ns, total.whole_ns()),
-        note: format!("of {}", whole_phrase(total)),
-    })
-}
-
-fn overlap_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let times = page.total.breakdown.first();
-    let times = times.filter(|times| times.communication_ns > 0)?;
-    Some(SummaryCard {
-        name: "Overlap",
-        value: percent_text(times.overlap_ns, times.communication_ns),
-        note: "of communication overlaps with computation".to_owned(),
-    })
-}
-
-fn replay_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let errors = page.ranks.iter().filter_map(|rank| rank.figures.as_ref());
-    // The worst rank represents all: a mean would hide a rank whose replay is off.
-    let error = errors
-        .filter_map(|figures| figures.replay_error)
-        .max_by(f64::total_cmp)?;
-    Some(SummaryCard {
-        name: "Replay error",
-        value: format!("{:.2} %", error * 100.0),
-        note: "of the makespan, worst rank".to_owned(),
-    })
-}
-
-fn launch_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let links = link_reports(page.ranks);
-    let (launched, rows) = links.fold((0, 0), |(launched, rows), link| {
-        (launched + link.launched, rows + link.device_rows)
-    });
-    (rows > 0).then(|| SummaryCard {
-        name: "Launches found",
-        value: percent_text(launched as i64, rows as i64),
-        note: format!("of {rows} device rows"),
-    })
-}
-
-/// Returns the host activity that devices wait for longest over all ranks, with the time in ns;
-/// `None` if the trace shows no host activity.
-fn longest_host<'p>(page: &ReportPage<'p>) -> Option<(&'p str, i64)> {
-    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
-    for host in page.ranks.iter().flat_map(|rank| &rank.analysis.host_idle) {
-        if let Some(name) = &host.host {
-            let sum = sums.entry(name).or_default();
-            *sum = sum.saturating_add(host.idle_ns);
-        }
-    }
-    // `max_by_key` takes the last of equals; here the name that sorts first wins.
-    sums.into_iter().rev().max_by_key(|(_, ns)| *ns)
-}
-
-/// Returns the largest cause of idle time, its time, and all idle time, in ns.
-fn largest_idle_cause(page: &ReportPage<'_>) -> Option<(&'static str, i64, i64)> {
-    let idle = page.total.idle.first().filter(|idle| idle.idle_ns > 0)?;
-    let causes = [
-        (HOST_LATE, idle.host_late_ns),
-        ("event wait", idle.event_wait_ns),
-        ("launch call", idle.launch_call_ns),
-        ("launch", idle.launch_ns),
-        ("between rows", idle.between_ns),
-        ("unexplained", idle.unexplained_ns),
-    ];
-    let largest = causes.into_iter().max_by_key(|(_, ns)| *ns)?;
-    Some((largest.0, largest.1, idle.idle_ns))
 }
 
 /// Returns the device with the highest allocated memory, and that memory.
@@ -424,10 +214,6 @@ fn peak_memory(page: &ReportPage<'_>) -> Option<(String, String)> {
     };
     let device = format!("{} {}{of_rank}", memory.device_type, memory.device);
     Some((device, bytes_text(memory.peak_bytes)))
-}
-
-fn link_reports(ranks: &[ReportRank]) -> impl Iterator<Item = &LinkReport> {
-    ranks.iter().filter_map(|rank| rank.link.as_ref())
 }
 
 fn percent_text(part: i64, whole: i64) -> String {

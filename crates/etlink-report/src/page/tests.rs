@@ -167,14 +167,13 @@ fn the_page_has_all_and_lets_no_name_out() {
     assert_eq!(data["ranks"][0]["figures"]["replay_error"], 0.0);
     assert_eq!(
         data["sentence"],
-        "One rank; devices are busy 77.8 % of the recording (70.00 µs of 90.00 µs): \
-            computation 77.8 %, idle 22.2 %."
+        "One rank; devices are busy 77.8 % of the recording."
     );
 }
 
-/// A reader's first questions come first; the fidelity of the figures comes last.
+/// A reader's first questions come first, in at most eight words each.
 #[test]
-fn cards_begin_with_the_step_and_end_with_fidelity() {
+fn cards_are_few_and_short() {
     let mut draw = TraceBuilder::default();
     draw.distributed(0, 2);
     let main = draw.thread();
@@ -211,23 +210,15 @@ fn cards_begin_with_the_step_and_end_with_fidelity() {
         [
             "Step time",
             "Devices busy",
-            "Idle because",
             "Exposed communication",
-            "Peak memory",
-            "Computation",
-            "Overlap",
-            "Replay error",
-            "Launches found"
+            "Peak memory"
         ]
     );
-    assert_eq!(
-        field("value")[..4],
-        ["500.0 µs", "42.0 %", "host late", "10.0 %"]
-    );
-    assert_eq!(
-        field("note")[2],
-        "82.8 % of the idle time, the largest part in load the next batch (160.0 µs)"
-    );
+    assert_eq!(field("value")[..3], ["500.0 µs", "42.0 %", "10.0 %"]);
+    let words = field("note")
+        .into_iter()
+        .map(|note| note.split(' ').count());
+    assert!(words.max() <= Some(8), "{cards:?}");
 }
 
 /// The hash covers the bytes between the tags exactly, as browsers compute it.

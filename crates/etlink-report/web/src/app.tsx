@@ -3,10 +3,11 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ComparedSection } from "./compared";
-import type { Data, FindingLink } from "./data";
+import type { Data } from "./data";
+import { Head } from "./head";
 import { Help } from "./help";
 import { MemorySection } from "./memory";
-import { NavigationContext, useHash, type Navigation } from "./navigation";
+import { NavigationContext, useHash } from "./navigation";
 import {
   BreakdownSection,
   CollectivesSection,
@@ -116,33 +117,6 @@ function parts(data: Data, theme: string): Part[] {
   return all.filter((part): part is Part => part !== false);
 }
 
-/** A sentence with names between backticks. */
-function Coded({ text }: { text: string }) {
-  return (
-    <>{text.split("`").map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>
-  );
-}
-
-/** A finding, and the way to where it shows most. */
-function Finding({ finding, navigation }: { finding: FindingLink; navigation: Navigation }) {
-  const { text, rank, begin_ns: begin, end_ns: end } = finding;
-  return (
-    // what all findings gain together is of no rank, and no finding of its own
-    <li class={rank === "" ? "of-all" : undefined}>
-      <Coded text={text} />{" "}
-      {begin !== null && end !== null && (
-        <button
-          type="button"
-          class="link"
-          onClick={() => navigation.follow({ kind: "time", rank, begin, end })}
-        >
-          Show where
-        </button>
-      )}
-    </li>
-  );
-}
-
 export function App({ data }: { data: Data }) {
   const [theme, turn] = useTheme();
   const navigation = useHash(data);
@@ -206,35 +180,7 @@ export function App({ data }: { data: Data }) {
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        <section class="summary" aria-label="Summary">
-          <p class="sentence">{data.sentence}</p>
-          <div class="cards">
-            {data.cards.map((card) => (
-              <div class="card" key={card.name}>
-                <div class="what">{card.name}</div>
-                <div class="figure">{card.value}</div>
-                <div class="note">{card.note}</div>
-              </div>
-            ))}
-          </div>
-          {data.findings.length > 0 && (
-            <div class="findings" id="findings">
-              <h2>Largest possible gains</h2>
-              <ol>
-                {data.findings.map((finding) => (
-                  <Finding key={finding.text} finding={finding} navigation={navigation} />
-                ))}
-              </ol>
-            </div>
-          )}
-          {data.notes.length > 0 && (
-            <ul class="notes">
-              {data.notes.map((note) => (
-                <li key={note}>{note}</li>
-              ))}
-            </ul>
-          )}
-        </section>
+        <Head data={data} />
         {sections.map(({ id, title, content }) => (
           <section id={id} key={id} aria-labelledby={`${id}-title`}>
             <h2 id={`${id}-title`}>{title}</h2>

@@ -26,22 +26,26 @@ export function Stacked({
   names,
   label,
   whole: head,
+  thin = false,
 }: {
   bars: Bar[];
   names: string[];
   label: string;
   whole: string;
+  thin?: boolean;
 }) {
   const [all, setAll] = useState(false);
   const used = names.filter((name) =>
     bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)),
   );
   return (
-    <div class="stacked" role="group" aria-label={label}>
-      <div class="above">
-        <Legend names={used} />
-        <span class="head-of-values">{head}</span>
-      </div>
+    <div class={thin ? "stacked thin" : "stacked"} role="group" aria-label={label}>
+      {used.length > 0 && (
+        <div class="above">
+          <Legend names={used} />
+          <span class="head-of-values">{head}</span>
+        </div>
+      )}
       {bars.slice(0, all ? bars.length : SHOWN).map((bar) => {
         const whole = bar.parts.reduce((sum, part) => sum + part.ns, 0);
         const text = bar.parts

@@ -186,7 +186,11 @@ export type EdgeFigures = {
 };
 
 export type FindingLink = {
-  text: string;
+  cause: string;
+  title: string;
+  gain_share: number;
+  evidence: string;
+  remedy: string;
   rank: string;
   begin_ns: number | null;
   end_ns: number | null;

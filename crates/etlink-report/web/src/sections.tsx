@@ -69,7 +69,7 @@ export function StepsSection({ data, theme }: { data: Data; theme: string }) {
   );
 }
 
-const PARTS: [string, keyof DeviceTime][] = [
+export const PARTS: [string, keyof DeviceTime][] = [
   ["computation", "computation_ns"],
   ["exposed communication", "exposed_communication_ns"],
   ["exposed memory", "exposed_memory_ns"],
@@ -82,11 +82,11 @@ function deviceName(rank: ReportRank, of: { device: number | null }, several: bo
   return `${several ? `rank ${rank.label}` : ""}${rank.breakdown.length > 1 || !several ? ` device ${of.device}` : ""}`.trim();
 }
 
-function devices(rank: ReportRank, several: boolean): { label: string; time: DeviceTime }[] {
+export function devices(rank: ReportRank, several: boolean): { label: string; time: DeviceTime }[] {
   return rank.breakdown.map((time) => ({ label: deviceName(rank, time, several), time }));
 }
 
-const IDLE: [string, keyof IdleCauses][] = [
+export const IDLE: [string, keyof IdleCauses][] = [
   ["host late", "host_late_ns"],
   ["event wait", "event_wait_ns"],
   ["launch call", "launch_call_ns"],
@@ -207,14 +207,20 @@ const CAUSES = [
   "unexplained",
 ];
 
-export function PathSection({ data }: { data: Data }) {
+export const PATH_CAUSES = CAUSES.map((name) => name.replace("_", " "));
+
+/** The critical path of each rank by cause. */
+export function pathBars(data: Data): Bar[] {
   const cause = (rank: ReportRank, name: string) => rank.critical_path?.causes[name]?.ns ?? 0;
-  const bars = data.ranks
+  return data.ranks
     .filter((rank) => rank.critical_path)
     .map((rank) => ({
-      label: data.ranks.length > 1 ? `rank ${rank.label}` : "path",
+      label: data.ranks.length > 1 ? `rank ${rank.label}` : "critical path",
       parts: CAUSES.map((name) => ({ name: name.replace("_", " "), ns: cause(rank, name) })),
     }));
+}
+
+export function PathSection({ data }: { data: Data }) {
   return (
     <>
       <Say>
@@ -224,8 +230,8 @@ export function PathSection({ data }: { data: Data }) {
         recording.
       </Say>
       <Stacked
-        bars={bars}
-        names={CAUSES.map((name) => name.replace("_", " "))}
+        bars={pathBars(data)}
+        names={PATH_CAUSES}
         label="Critical path by cause"
         whole="length"
       />

@@ -140,7 +140,11 @@ class Run:
         return Table(self._handle.table(name, sequences_of))
 
     def findings(self) -> list[str]:
-        """Returns the largest possible gains of the run, a sentence each."""
+        """Returns the largest possible gains of the run.
+
+        Each text has three lines: the cause with its gain, the evidence, and a remedy. Remarks on the whole run follow,
+        a line each.
+        """
         return self._handle.findings()
 
     def replay(
@@ -253,11 +257,11 @@ class Run:
         head = f"etlink.Run {self.name}: {count} {'rank' if count == 1 else 'ranks'}"
         try:
             lines, columns = self._rank_lines()
-            sentences = self.findings()[:SHOWN_FINDINGS]
+            texts = self.findings()[:SHOWN_FINDINGS]
         except Error as error:
             # a failure to show the run must not break a notebook's cell
             return f"{head}\n{error}"
-        numbered = [f"{number}. {text}" for number, text in enumerate(sentences, 1)]
+        numbered = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
         notes = [f"note: {note}" for note in self.notes]
         return "\n".join([head, *numbered, *_text_table(lines, columns), *notes])
 
@@ -267,10 +271,10 @@ class Run:
         head = f"<p><b>{html.escape(self.name)}</b>: {len(self)} ranks</p>"
         try:
             lines, columns = self._rank_lines()
-            sentences = self.findings()[:SHOWN_FINDINGS]
+            texts = self.findings()[:SHOWN_FINDINGS]
         except Error as error:
             return f"{head}<p>{html.escape(str(error))}</p>"
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in sentences)
+        items = "".join(f"<li>{html.escape(text).replace(chr(10), '<br>')}</li>" for text in texts)
         notes = "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
         return f"{head}<ol>{items}</ol>{html_table(lines, columns)}{notes}"
 

@@ -11,6 +11,7 @@ like any other chart. Times are in ns in the data, and in ms on the axes.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +34,24 @@ __all__ = [
     "step_times",
 ]
 
-BREAKDOWN = [
-    "computation_ns",
-    "exposed_communication_ns",
-    "exposed_memory_ns",
-    "exposed_other_ns",
-    "outside_ns",
-    "idle_ns",
-]
-IDLE_CAUSES = [
-    "host_late_ns",
-    "event_wait_ns",
-    "launch_call_ns",
-    "launch_ns",
-    "between_ns",
-    "unexplained_ns",
-]
+BREAKDOWN = {
+    "computation_ns": "computation",
+    "exposed_communication_ns": "exposed communication",
+    "exposed_memory_ns": "exposed copies",
+    "exposed_other_ns": "other work",
+    "outside_ns": "work of no step",
+    "idle_ns": "idle",
+}
+"""Columns of the table `breakdown`, and their words in a plot."""
+IDLE_CAUSES = {
+    "host_late_ns": "host late",
+    "event_wait_ns": "event wait",
+    "launch_call_ns": "launch call",
+    "launch_ns": "launch",
+    "between_ns": "between rows",
+    "unexplained_ns": "no known cause",
+}
+"""Columns of the table `idle`, and their words in a plot."""
 MOST_NODES = 2_000
 """Maximum number of nodes of a critical path to draw; the longest are drawn."""
 
@@ -91,8 +94,8 @@ def overlap(run: Run) -> altair.Chart:
         alt.Chart(_data(alt, lines), title="Communication during computation")
         .mark_bar()
         .encode(
-            x=alt.X("rank:N"),
-            y=alt.Y("overlap_share:Q", axis=alt.Axis(format="%"), title="overlapped"),
+            x=alt.X("overlap_share:Q", axis=alt.Axis(format="%"), title="overlapped"),
+            y=alt.Y("rank:N", title="rank"),
             tooltip=["rank:N", "device:N", "overlap_share:Q", "communication_ns:Q"],
         )
     )
@@ -197,19 +200,19 @@ def memory(run: Run) -> altair.Chart:
     return chart
 
 
-def _parts(run: Run, table: str, parts: Sequence[str], title: str) -> altair.Chart:
-    """Plots columns of a table as stacked bars."""
+def _parts(run: Run, table: str, parts: dict[str, str], title: str) -> altair.Chart:
+    """Plots columns of a table as stacked bars, a bar for each rank; `parts` has their words."""
     alt = _altair()
     lines = _lines(run, table, ["rank", "device", *parts])
     chart: altair.Chart = (
         alt.Chart(_data(alt, lines), title=title)
-        .transform_fold(list(parts), as_=["part", "ns"])
-        .transform_calculate(ms="datum.ns / 1e6")
+        .transform_fold(list(parts), as_=["column", "ns"])
+        .transform_calculate(ms="datum.ns / 1e6", part=f"({json.dumps(parts)})[datum.column]")
         .mark_bar()
         .encode(
-            x=alt.X("rank:N"),
-            y=alt.Y("ms:Q", title="ms"),
-            color=alt.Color("part:N", sort=list(parts)),
+            x=alt.X("ms:Q", title="ms"),
+            y=alt.Y("rank:N", title="rank"),
+            color=alt.Color("part:N", sort=list(parts.values()), title=None),
             tooltip=["rank:N", "device:N", "part:N", "ms:Q"],
         )
     )

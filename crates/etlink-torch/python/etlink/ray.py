@@ -156,7 +156,7 @@ def findings(
     retries: int = 3,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Returns the largest possible gains of a folder's run, a sentence each.
+    """Returns the largest possible gains of a folder's run, as `Run.findings`.
 
     The arguments are those of `merge`. The graphs of all ranks must fit into the memory of this
     process.

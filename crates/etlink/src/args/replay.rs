@@ -13,17 +13,22 @@ use std::path::PathBuf;
     etlink replay traces --scale 'class=gemm 0.5'\n  \
     etlink replay traces --what-if no-sync --what-if overlap-comm\n  \
     etlink replay traces --explain 'rank=1/ncclDevKernel_AllReduce*'")]
-// a host trace alone is no input: it has no times
-#[command(group(ArgGroup::new("input").required(true).args(["file", "device", "validate"])))]
+#[command(group(ArgGroup::new("input").required(true).args(["file", "validate"])))]
 pub struct ReplayArgs {
     /// Chakra trace (`.et`), device trace, or folder of all ranks; `-` is standard input
     ///
-    /// A device trace is linked without a host trace. A folder has the traces of all ranks, or the
-    /// `.et` files of `merge`. Its ranks run together and wait for each other at collectives.
-    #[arg(value_name = "FILE|DIR", conflicts_with_all = ["host", "device"])]
+    /// A folder has the traces of all ranks, or the `.et` files of `merge`. Its ranks run together
+    /// and wait for each other at collectives.
+    #[arg(value_name = "FILE|DIR")]
     pub file: Option<PathBuf>,
+    /// Host trace that belongs to a single device trace, as for `link`
+    #[arg(long, value_name = "ET")]
+    pub host: Option<PathBuf>,
+    /// Rank, if the trace does not state it
+    #[arg(long)]
+    pub rank: Option<i64>,
     #[command(flatten)]
-    pub link: TracePairArgs,
+    pub tensors: TensorArgs,
     #[command(flatten)]
     pub what_if: WhatIfArgs,
     /// Predict run B (after a change) from run A (before it), and compare with the measurement
@@ -67,22 +72,6 @@ pub struct ReplayArgs {
     pub overwrite: OverwriteArgs,
     #[command(flatten)]
     pub print: JsonArgs,
-}
-
-/// Traces that are linked before the replay.
-#[derive(Debug, Args)]
-pub struct TracePairArgs {
-    /// Host trace of a pair to link and replay, as for `link`; needs --device
-    #[arg(long, value_name = "ET", requires = "device")]
-    pub host: Option<PathBuf>,
-    /// Device trace of a pair to link and replay, as for `link`
-    #[arg(long, value_name = "KINETO")]
-    pub device: Option<PathBuf>,
-    /// Rank, if the trace does not state it
-    #[arg(long)]
-    pub rank: Option<i64>,
-    #[command(flatten)]
-    pub tensors: TensorArgs,
 }
 
 /// Changes to the run.

@@ -38,6 +38,18 @@ pub struct TopArgs {
     /// host time if there is none. With --python, frames are nodes too.
     #[arg(long, conflicts_with_all = ["host", "csv", "rows"])]
     pub tree: bool,
+    /// Print the tree as folded stacks with self times in ns, for flame graphs
+    ///
+    /// speedscope, flamegraph.pl and inferno read them. Values: `device`, `host`.
+    #[arg(
+        long,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "device|host",
+        requires = "tree",
+        conflicts_with_all = ["depth", "min_share", "json"]
+    )]
+    pub folded: Option<FoldedTime>,
     /// Show a node of the tree per module, instead of one per class
     #[arg(long, requires = "tree")]
     pub each_module: bool,
@@ -96,6 +108,15 @@ pub struct TableArgs {
     pub reading: ReadingArgs,
     #[command(flatten)]
     pub print: JsonOrCsvArgs,
+}
+
+/// Time of folded stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FoldedTime {
+    /// Time of the device rows that a node launches.
+    Device,
+    /// Time on the host.
+    Host,
 }
 
 /// Sort key.

@@ -110,12 +110,12 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 impl FindingsReport {
-    /// Returns the sentences that the command prints.
-    pub fn sentences(&self) -> Vec<String> {
-        let mut sentences: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
-        sentences.extend(self.found.sentences());
-        sentences.extend(self.cut_line.lines().map(str::to_owned));
-        sentences
+    /// Returns the texts that the command prints: three lines per finding, one per remark.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();
+        texts.extend(self.found.texts());
+        texts.extend(self.cut_line.lines().map(str::to_owned));
+        texts
     }
 }
 
@@ -291,7 +291,7 @@ fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<J
     })
 }
 
-/// Formats a line about the run, then one per finding.
+/// Formats a line about the run, then three per finding.
 fn findings_text(report: &FindingsReport) -> String {
     let found = &report.found;
     let mut out = String::new();
@@ -302,28 +302,40 @@ fn findings_text(report: &FindingsReport) -> String {
     if let Some(definition) = &report.step_definition {
         let _ = writeln!(out, "a step is {definition}");
     }
-    if found.ranks > 1 && found.window == UtilizationWindow::Steps {
-        let length = match found.steps {
-            1 => "the step, ".to_owned(),
-            steps => format!("the {steps} steps, "),
-        } + &time(found.window_ns);
-        let _ = writeln!(
-            out,
-            "shares refer to {length} from the last rank's begin to the last rank's end"
-        );
-    }
+    out += &window_line(found);
     if found.ranks == 0 {
         out += "no findings: all traces are left out\n";
     }
-    let others = found.findings.len();
-    for (number, sentence) in (1..).zip(found.sentences()) {
-        let _ = if number <= others {
-            writeln!(out, "{number}. {sentence}")
-        } else {
-            writeln!(out, "{sentence}")
-        };
+    for (number, finding) in (1..).zip(&found.findings) {
+        let _ = writeln!(out, "{number}. {}", finding.text());
+    }
+    for remark in found.remarks() {
+        let _ = writeln!(out, "{remark}");
     }
     out + &unknown_line(found) + &report.cut_line
+}
+
+/// Formats a line on the time that the gains are a part of; empty if there are no findings.
+fn window_line(found: &RunFindings) -> String {
+    if found.findings.is_empty() {
+        return String::new();
+    }
+    let length = time(found.window_ns);
+    match (found.window, found.steps) {
+        (UtilizationWindow::Process, _) => format!("gains refer to the recording, {length}\n"),
+        (UtilizationWindow::Steps, steps) => {
+            let between = if found.ranks > 1 {
+                " from the last rank's begin to the last rank's end"
+            } else {
+                ""
+            };
+            let steps = match steps {
+                1 => "the step".to_owned(),
+                steps => format!("the {steps} steps"),
+            };
+            format!("gains refer to {steps}, {length}{between}\n")
+        }
+    }
 }
 
 /// Formats a line on the time without a verdict; empty if there is none.

@@ -137,6 +137,7 @@ fn page_types() -> String {
         notes: &["a note".to_owned()],
         findings: &[
             FindingLink {
+                gain_share: 0.5,
                 begin_ns: Some(1),
                 end_ns: Some(2),
                 ..FindingLink::default()

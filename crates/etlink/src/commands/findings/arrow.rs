@@ -20,9 +20,11 @@ impl FindingsReport {
             inferred: false,
             gain_ns: 0,
             gain_share: 0.0,
-            evidence: CauseEvidence::default(),
+            cause: String::new(),
+            figures: CauseEvidence::default(),
+            title: String::new(),
+            evidence: String::new(),
             remedy: "".into(),
-            sentence: String::new(),
         };
         records_table(Some(&blank), &self.found.findings)
     }

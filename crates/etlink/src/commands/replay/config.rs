@@ -1,13 +1,13 @@
 //! Configuration of a replay.
 
-use crate::args::{ReplayArgs, TracePairArgs};
+use crate::args::ReplayArgs;
 use anyhow::{Result, bail};
 use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::{Progress, RankTraces, RunOptions, RunSource, is_folder};
+use etlink_run::{Progress, RunOptions, RunSource, is_folder};
 
 /// Time and memory that a question predicts.
 #[derive(Clone, Default)]
@@ -41,12 +41,15 @@ impl ReplayConfig {
         if args.file.as_ref().is_some_and(|file| is_folder(file)) {
             check_folder_args(&args)?;
         }
-        // first, so that an unwritable file is rejected before gigabytes are read
+        // clap requires a file, or --validate, which is not configured here
+        let path = args.file.clone().unwrap_or_default();
+        let source = RunSource::from_path_and_files(&path, [args.host.as_deref(), None], &[])?;
+        // before any reading, so that an unwritable file is rejected before gigabytes are read
         let target = perfetto_target(&args)?;
         check_size_questions(&args.what_if.what_if)?;
         let options = RunOptions {
-            rank: args.link.rank,
-            tensor_deps: args.link.tensors.tensor_deps,
+            rank: args.rank,
+            tensor_deps: args.tensors.tensor_deps,
             no_align: args.no_align,
             // an export leaves nothing out
             keep: match target {
@@ -75,16 +78,7 @@ impl ReplayConfig {
             critical_path: args.critical_path,
             target,
             json: args.print.json,
-            source: match args.file {
-                Some(file) => RunSource::from_path(&file),
-                None => RunSource::Rank(RankTraces {
-                    host: args.link.host,
-                    // clap requires one of the two, so `device` is present
-                    device: args.link.device.unwrap_or_default(),
-                    capture: None,
-                    measurements: vec![],
-                }),
-            },
+            source,
         })
     }
 
@@ -130,11 +124,11 @@ fn check_folder_args(args: &ReplayArgs) -> Result<()> {
     if args.output.is_some() {
         // `merge --format perfetto` draws all ranks, with their measured times
         bail!(
-            "-o writes the replay of one rank for Perfetto, not of a folder; pass the traces of one \
-             rank as --host and --device"
+            "-o writes the replay of one rank for Perfetto, not of a folder; pass the device \
+             trace of one rank, and its host trace with --host"
         );
     }
-    if args.link.rank.is_some() {
+    if args.rank.is_some() {
         bail!(
             "--rank is for one trace; a folder is replayed with all its ranks. To select one, put \
             'rank=1/' before a --scale rule or an --explain name"
@@ -147,8 +141,7 @@ fn perfetto_target(args: &ReplayArgs) -> Result<Option<Target>> {
     let Some(output) = &args.output else {
         return Ok(None);
     };
-    let TracePairArgs { host, device, .. } = &args.link;
     let target = Target::perfetto(output, args.overwrite.overwrite)?;
-    refuse_input(output, args.file.iter().chain(host).chain(device))?;
+    refuse_input(output, args.file.iter().chain(&args.host))?;
     Ok(Some(target))
 }

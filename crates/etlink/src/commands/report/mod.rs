@@ -255,7 +255,7 @@ fn print_result(
             .map(|timeline| timeline.ranges)
             .sum(),
         compared,
-        findings: findings.map(|finding| finding.text).collect(),
+        findings: findings.map(|finding| finding.title).collect(),
         notes: content.notes,
         excluded: content.excluded,
     };
@@ -331,27 +331,30 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     })
 }
 
-/// Returns all sentences of `findings` on a run, with the place where each finding takes longest;
+/// Returns all that `findings` says of a run, with the place where each finding takes longest;
 /// `only` is the label of the only rank.
 fn finding_links(found: &RunFindings, only: Option<&str>) -> Vec<FindingLink> {
     let mut links = vec![];
     for finding in &found.findings {
-        let evidence = &finding.evidence;
-        let rank = evidence.rank.as_ref().or(finding.ranks.first());
+        let figures = &finding.figures;
+        let rank = figures.rank.as_ref().or(finding.ranks.first());
         let rank = only.map_or_else(
             || rank.map(GlobalRank::to_string),
             |one| Some(one.to_owned()),
         );
-        let has_place = only.is_some() || evidence.rank.is_some();
+        let has_place = only.is_some() || figures.rank.is_some();
         links.push(FindingLink {
             rank: rank.unwrap_or_default(),
-            begin_ns: if has_place { evidence.start_ns } else { None },
-            end_ns: if has_place { evidence.end_ns } else { None },
-            text: finding.sentence.clone(),
+            begin_ns: if has_place { figures.start_ns } else { None },
+            end_ns: if has_place { figures.end_ns } else { None },
+            cause: finding.cause.clone(),
+            title: finding.title.clone(),
+            gain_share: finding.gain_share,
+            evidence: finding.evidence.clone(),
+            remedy: finding.remedy.to_string(),
         });
     }
-    let others = found.sentences().into_iter().skip(links.len());
-    links.extend(others.map(FindingLink::without_place));
+    links.extend(found.remarks().into_iter().map(FindingLink::remark));
     links
 }
 

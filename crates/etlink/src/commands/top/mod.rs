@@ -32,6 +32,10 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     } else {
         let mut text = String::new();
         for (at, table) in made.tables.iter().enumerate() {
+            if let (Some(tree), Some(time)) = (&table.tree, args.folded) {
+                tree::push_folded(&mut text, table, tree, time);
+                continue;
+            }
             if at > 0 {
                 text.push('\n');
             }
@@ -41,7 +45,11 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
             }
             show::push_table(&mut text, table, tables.rows.rows, tables.names.full_names);
         }
-        print_report(&text)?;
+        if args.folded.is_some() {
+            print_text(&text)?;
+        } else {
+            print_report(&text)?;
+        }
     }
     Ok(if made.excluded.is_empty() {
         Outcome::Done

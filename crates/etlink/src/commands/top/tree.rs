@@ -1,6 +1,6 @@
 //! The call tree, as text.
 
-use crate::args::TopArgs;
+use crate::args::{FoldedTime, TopArgs};
 use crate::op_tables::OpTable;
 use crate::table::{Grid, Limit, count, time};
 use etlink_analyze::top::{CallKind, CallNode, CallTree};
@@ -56,6 +56,36 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
             args.min_share
         );
     }
+}
+
+/// Appends the tree of one rank as folded stacks, a line per node with a time of its own: names from
+/// the root to the node, separated by semicolons, and that time in ns.
+pub(super) fn push_folded(out: &mut String, table: &OpTable, tree: &CallTree, time: FoldedTime) {
+    let rank: Option<String> = table.rank.map(|rank| format!("rank {rank}"));
+    let mut stack: Vec<String> = vec![];
+    for node in &tree.nodes {
+        // a node follows its parent and the parent's earlier children
+        stack.truncate(node.depth as usize);
+        stack.push(folded_name(&node.name));
+        let ns = match time {
+            FoldedTime::Device => node.self_device_ns,
+            FoldedTime::Host => node.self_host_ns,
+        };
+        if ns > 0 {
+            let names: Vec<&str> = rank.iter().chain(&stack).map(String::as_str).collect();
+            let _ = writeln!(out, "{} {ns}", names.join(";"));
+        }
+    }
+}
+
+/// Replaces what separates names and lines of folded stacks.
+fn folded_name(name: &str) -> String {
+    let letters = name.chars().map(|letter| match letter {
+        ';' => ',',
+        letter if letter.is_control() => ' ',
+        letter => letter,
+    });
+    letters.collect()
 }
 
 /// Indents a node's name by its depth; very deep names show their level instead. Unlimited

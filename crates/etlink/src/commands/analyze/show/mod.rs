@@ -108,7 +108,8 @@ fn finding_lines(one: &Analyzed) -> String {
                 "largest possible gains:\n".to_owned()
             };
         }
-        let _ = writeln!(out, "  {number}. {}", finding.sentence);
+        let text = finding.text().replace('\n', "\n  ");
+        let _ = writeln!(out, "  {number}. {text}");
     }
     let together = one.findings.as_ref();
     if let Some(together) = together.and_then(|found| found.together.as_ref()) {
