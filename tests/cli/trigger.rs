@@ -16,6 +16,10 @@ fn what_is_no_job_is_named() {
             .exits(2)
             .complains(&[words]);
     }
+    // it waits for a folder only if it is told how long
+    let ran = tool.run("trigger nowhere --timeout 0.1").exits(2);
+    ran.notes("nowhere does not exist yet; waiting for the job")
+        .complains(&["nowhere is neither a folder nor a process id"]);
     for (options, words) in [
         ("--steps 2 --for 3", "cannot be used with"),
         ("--for 0", "a time in seconds is a number above 0"),

@@ -93,6 +93,18 @@ class Jobs(Safety):
 
 
 class Triggered(Jobs):
+    def test_a_request_before_the_job(self):
+        """With --timeout a request waits for the folder, too."""
+        line = [CHOSEN.etlink, "trigger", str(self.traces), "--timeout", "300", "--json"]
+        asked = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(asked.kill)
+        self.assertIn("waiting for the job", asked.stderr.readline())
+        job = self.start_job("", f"python looping.py {self.stop}")
+        out, err = asked.communicate(timeout=300)
+        self.assertEqual(asked.returncode, 0, err)
+        self.assert_same_iterations(Path(json.loads(out)["recording"]), 1, 2)
+        self.end_job(job)
+
     def test_four_ranks_record_the_same_steps(self):
         job = self.start_job("", f"torchrun --nproc-per-node 4 looping.py {self.stop} ddp", ranks=4)
         by_folder = self.triggered(self.traces, "--steps", "3")

@@ -32,7 +32,8 @@ pub struct TriggerArgs {
     /// Stop waiting after this time in seconds [default: 600]
     ///
     /// A request that not all ranks have agreed to is then withdrawn; an agreed recording still
-    /// takes place. If this option is given, the command also waits for the first step of the job.
+    /// takes place. If this option is given, the command also waits for the folder and for the
+    /// first step of the job.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
     /// Withdraw the current request, unless the ranks have already agreed on a step

@@ -69,16 +69,19 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     if let Some(remote) = remote::RemoteJob::parse(&args.job) {
         return remote.run(args);
     }
-    let job = ArmedJob::open(find::folder_of(&args.job)?)?;
     if args.cancel {
-        return withdraw::cancel(&job);
+        return withdraw::cancel(&open_job(&args.job)?);
     }
     if args.stop {
-        return withdraw::stop(&job);
+        return withdraw::stop(&open_job(&args.job)?);
     }
     let begun = Instant::now();
     // before the request: a signal in between would leave the request behind
     let interrupt = Interrupt::new()?;
+    let job = match args.timeout {
+        Some(timeout) => wait::for_job(&args.job, timeout, &interrupt)?,
+        None => open_job(&args.job)?,
+    };
     let peers = peers_that_can_be_asked(&job, args.timeout, &interrupt)?;
     let request = job.ask(args)?;
     let timeout = args.timeout.unwrap_or(TIMEOUT);
@@ -94,6 +97,11 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     } else {
         Outcome::Found
     })
+}
+
+/// Opens the job that a folder or a process id names.
+fn open_job(job: &str) -> Result<ArmedJob> {
+    ArmedJob::open(find::folder_of(job)?)
 }
 
 /// Returns the job's processes, including at least one that can record.

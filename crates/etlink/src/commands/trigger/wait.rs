@@ -3,12 +3,13 @@
 use super::interrupt::Interrupt;
 use super::job::{ArmedJob, ArmedPeer};
 use super::withdraw::{Withdrawal, withdraw};
-use super::{TriggeredRank, TriggeredRecording};
+use super::{TriggeredRank, TriggeredRecording, open_job};
 use crate::notes;
 use anyhow::Result;
 use etlink_run::manifest::MANIFEST;
 use etlink_torch::{AskedRecording, ManifestContents};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(50);
@@ -38,6 +39,27 @@ struct Waiting<'a> {
     withdrawn: Option<Instant>,
     /// True if the last process of the job has ended.
     is_over: bool,
+}
+
+/// Opens a job; waits for its folder if that does not exist yet.
+pub fn for_job(name: &str, timeout: Duration, interrupt: &Interrupt) -> Result<ArmedJob> {
+    let begun = Instant::now();
+    let is_process = name.parse::<u32>().is_ok();
+    let mut is_awaited = false;
+    loop {
+        let opened = open_job(name);
+        // a folder that has just appeared is not complete at once
+        let may_come = is_awaited || (!is_process && !Path::new(name).exists());
+        let is_over = begun.elapsed() >= timeout || interrupt.has_arrived();
+        if opened.is_ok() || is_over || !may_come {
+            return opened;
+        }
+        if !is_awaited {
+            notes::print_note(&format!("{name} does not exist yet; waiting for the job"));
+            is_awaited = true;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Returns the processes of a job that may have made no step yet: waits for the first step of one
