@@ -11,6 +11,7 @@
 mod advice;
 mod analyze;
 mod analyze_tables;
+mod anonymous;
 mod attributes;
 mod bad_input;
 mod capture;

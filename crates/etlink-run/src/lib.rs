@@ -45,6 +45,7 @@
     reason = "the one library that reads and writes files, and measures how long that took"
 )]
 
+pub mod anonymous;
 mod cancel;
 pub mod convert;
 mod device_readers;

@@ -16,7 +16,8 @@ use std::path::PathBuf;
     etlink convert run.0.et run.0.json              JSON of chakra_jsonizer; also the reverse\n  \
     etlink convert run.0.et x.dot --range 100..180  a picture: dot -Tsvg x.dot\n  \
     etlink convert RUN run.goal --collectives tree  all ranks, for LogGOPSim\n  \
-    etlink convert resnet.txt OUT --ranks 8         from a workload of ASTRA-sim 1.0")]
+    etlink convert resnet.txt OUT --ranks 8         from a workload of ASTRA-sim 1.0\n  \
+    etlink convert traces OUT --anonymise           traces that can be shared")]
 pub struct ConvertArgs {
     /// Graph, tables of `convert`, text workload, or folder of a run; `-` is standard input
     ///
@@ -29,6 +30,17 @@ pub struct ConvertArgs {
     /// folder with two tables.
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
+    /// Copy the traces of a run, or one trace, into the new folder OUT without names that tell whose it is
+    ///
+    /// Ops, kernels, shapes and times stay. Annotations, Python frames, modules, files, hosts and other
+    /// texts are replaced, the same in all files; unknown fields are left out.
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "from", "to", "range", "step", "depth", "rank", "collectives", "ranks", "attrs", "overwrite", "strict"
+        ]
+    )]
+    pub anonymise: bool,
     /// Input format [default: by the content]
     #[arg(
         long,

@@ -5,8 +5,10 @@ use crate::Outcome;
 use crate::args::ConvertArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
+use crate::table::count;
 use anyhow::Result;
 use etlink_run::RunError;
+use etlink_run::anonymous::{AnonymousCopy, copy_anonymously};
 use etlink_run::convert::{ConvertReport, convert};
 use std::path::Path;
 
@@ -14,7 +16,20 @@ impl JsonReport for ConvertReport {
     const SCHEMA: &'static str = "etlink.convert";
 }
 
+impl JsonReport for AnonymousCopy {
+    const SCHEMA: &'static str = "etlink.anonymous";
+}
+
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
+    if args.anonymise {
+        let copy = copy_anonymously(&args.input, &args.output)?;
+        if args.print.json {
+            print_json_report(&copy)?;
+        } else {
+            print_report(&describe_copy(&copy))?;
+        }
+        return Ok(Outcome::Done);
+    }
     let report = match convert(&args.input, &args.output, &args.options()) {
         Err(error @ RunError::Lossy { .. }) => {
             notes::print_message(format_args!("{}: {error}", args.input.display()));
@@ -38,6 +53,19 @@ pub fn run(args: ConvertArgs) -> Result<Outcome> {
         print_report(&describe(&report))?;
     }
     Ok(Outcome::Done)
+}
+
+fn describe_copy(copy: &AnonymousCopy) -> String {
+    let mut text = format!(
+        "{}: {}, {} replaced\n",
+        copy.output.display(),
+        count(copy.files.len() as u64, "trace"),
+        count(copy.replaced as u64, "text")
+    );
+    if !copy.left_out.is_empty() {
+        text += &format!("fields left out: {}\n", copy.left_out.join(", "));
+    }
+    text
 }
 
 fn describe(report: &ConvertReport) -> String {

@@ -18,6 +18,7 @@ use super::trigger::TriggeredRecording;
 use crate::envelope::{Envelope, FileReports, JsonReport, RunReports};
 use crate::op_tables::RunTables;
 use etlink_analyze::RankOps;
+use etlink_run::anonymous::AnonymousCopy;
 use etlink_run::convert::ConvertReport;
 use etlink_run::job::JobReport;
 use etlink_run::merge::MergeReport;
@@ -49,6 +50,7 @@ pub fn json_schemas() -> Vec<NamedSchema> {
         analyze,
         report_schema::<FileReports<Checked>>(),
         report_schema::<RunReports<FolderCommunicators>>(),
+        report_schema::<AnonymousCopy>(),
         report_schema::<ConvertReport>(),
         report_schema::<DiffReport<'_>>(),
         report_schema::<RunReports<FindingsReport>>(),
