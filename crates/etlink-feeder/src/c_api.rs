@@ -10,8 +10,7 @@
 )]
 
 use crate::error::FeederError;
-use crate::feeder::Feeder;
-use crate::progress::IssueOrder;
+use crate::feeder::{Feeder, IssueOrder};
 use etlink_chakra::proto::Node;
 use etlink_chakra::proto::attribute_proto::Value;
 use std::borrow::Cow;

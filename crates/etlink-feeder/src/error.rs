@@ -1,6 +1,6 @@
 //! Errors of feeding a graph.
 
-use crate::storage::ScratchError;
+use crate::columns::ScratchError;
 
 /// Reason why a graph cannot be fed. The caller adds the name of the file.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum FeederError {
     #[error("the graph has no nodes")]
     NoNodes,
     /// The graph has more nodes or dependencies than 32 bits can count.
-    #[error("the graph has more than 4,294,967,294 nodes or dependencies")]
+    #[error("the graph has more than 4,294,967,292 nodes or dependencies")]
     TooLarge,
     /// Two nodes share an id.
     #[error("two nodes have the id {id}")]

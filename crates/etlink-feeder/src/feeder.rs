@@ -1,10 +1,10 @@
 //! Feeds a graph, and reads its nodes on request.
 
+use crate::columns::{Column, ScratchError, ScratchFile, Storage};
 use crate::error::FeederError;
-use crate::index::Messages;
-use crate::paged_file::{PagedFile, ScratchFile};
-use crate::progress::{IssueOrder, Progress};
-use crate::storage::Memory;
+use crate::id_heap::IdHeap;
+use crate::index::{GraphIndex, Messages};
+use crate::stock_set::StockSet;
 use etlink_chakra::proto::{GlobalMetadata, Node};
 use prost::Message;
 use std::io::{Read, Seek, SeekFrom};
@@ -20,35 +20,55 @@ const MOST_KEPT_BYTES: usize = 4096;
 /// Maximum bytes of columns per byte of a graph: a node has at least three bytes, a dependency one.
 const MOST_COLUMN_BYTES: u64 = 64;
 
+/// Order among several nodes that may be issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IssueOrder {
+    /// The order of Chakra's own feeder (`src/feeder_v3`) built with GCC, which is the order of
+    /// `std::unordered_set`.
+    #[default]
+    Stock,
+    /// Lowest id first, as ASTRA-sim issues nodes.
+    ById,
+}
+
+/// In `left`: an issued node.
+const ISSUED: u32 = u32::MAX;
+/// In `left`: an issued node that is still in the heap of ready nodes.
+const ISSUED_IN_HEAP: u32 = u32::MAX - 1;
+/// In `left`: an ended node.
+const ENDED: u32 = u32::MAX - 2;
+
 /// Feeds a simulator with the nodes of a graph. `source` is the file that contains the graph.
 ///
 /// Time: [`Self::issue_next`] and [`Self::end`] take constant time per node and dependency, on
-/// average. Memory: some 40 bytes per node and 4 per dependency, plus the last nodes looked up;
-/// with [`Self::with_scratch`], the memory you grant.
+/// average, and logarithmic time with [`IssueOrder::ById`]. Memory: some 40 bytes per node and 4
+/// per dependency, plus the last nodes looked up; with [`Self::with_scratch`], the memory you
+/// grant.
 #[derive(Debug)]
 pub struct Feeder<R> {
     source: R,
-    progress: Place,
+    storage: Storage,
+    index: GraphIndex,
+    /// Number of nodes that each node still waits for, or its state.
+    left: Column<u32>,
+    nodes: ReadyNodes,
+    /// Numbers of nodes.
+    ready: usize,
+    issued: usize,
+    ended: usize,
+    /// Reusable set of a node's children.
+    children: StockSet,
     kept: Vec<Option<(u32, Arc<Node>)>>,
     /// Maximum size of a cached node, bytes.
     most_kept_bytes: usize,
 }
 
-/// Location of the graph and its state.
+/// Nodes that may be issued.
 #[derive(Debug)]
-enum Place {
-    Memory(Box<Progress<Memory>>),
-    Scratch(Box<Progress<PagedFile>>),
-}
-
-/// Applies an action to the graph, in memory or in a scratch file.
-macro_rules! of_graph {
-    ($feeder:expr, $progress:ident => $action:expr) => {
-        match $feeder {
-            Place::Memory($progress) => $action,
-            Place::Scratch($progress) => $action,
-        }
-    };
+enum ReadyNodes {
+    Stock(StockSet),
+    /// Also contains nodes that were issued since they became the first.
+    ById(IdHeap),
 }
 
 impl<R: Read + Seek> Feeder<R> {
@@ -56,14 +76,12 @@ impl<R: Read + Seek> Feeder<R> {
     ///
     /// # Errors
     /// The graph cannot be read, is truncated, or contains nodes that can never be issued.
-    pub fn new(mut source: R, order: IssueOrder) -> Result<Feeder<R>, FeederError> {
-        source.seek(SeekFrom::Start(0))?;
-        let progress = Progress::read(&mut source, order, Memory)?;
+    pub fn new(source: R, order: IssueOrder) -> Result<Feeder<R>, FeederError> {
+        let feeder = Feeder::read(source, order, Storage::MEMORY)?;
         Ok(Feeder {
-            source,
-            progress: Place::Memory(Box::new(progress)),
             kept: vec![None; KEPT_NODES],
             most_kept_bytes: usize::MAX,
+            ..feeder
         })
     }
 
@@ -100,41 +118,66 @@ impl<R: Read + Seek> Feeder<R> {
         memory_bytes: usize,
     ) -> Result<Feeder<R>, FeederError> {
         let source_bytes = source.seek(SeekFrom::End(0))?;
-        source.seek(SeekFrom::Start(0))?;
         let most_bytes = source_bytes.saturating_mul(MOST_COLUMN_BYTES);
-        let pages = PagedFile::new(scratch, memory_bytes, most_bytes);
-        let progress = Progress::read(&mut source, order, pages)?;
-        Ok(Feeder {
+        let storage = Storage::with_scratch(scratch, memory_bytes, most_bytes);
+        Feeder::read(source, order, storage)
+    }
+
+    /// Reads the graph, for a cache of few nodes.
+    fn read(
+        mut source: R,
+        order: IssueOrder,
+        mut storage: Storage,
+    ) -> Result<Feeder<R>, FeederError> {
+        source.seek(SeekFrom::Start(0))?;
+        let (index, begin) = GraphIndex::read(&mut source, &mut storage)?;
+        let mut feeder = Feeder {
             source,
-            progress: Place::Scratch(Box::new(progress)),
+            storage,
+            index,
+            left: begin.parents,
+            nodes: match order {
+                IssueOrder::Stock => ReadyNodes::Stock(StockSet::default()),
+                IssueOrder::ById => ReadyNodes::ById(IdHeap::default()),
+            },
+            ready: 0,
+            issued: 0,
+            ended: 0,
+            children: StockSet::default(),
             kept: vec![None; FEW_KEPT_NODES],
             most_kept_bytes: MOST_KEPT_BYTES,
-        })
+        };
+        for at in 0..begin.roots.len() {
+            let root = feeder.storage.get(&begin.roots, at)?;
+            feeder.add_ready(root)?;
+        }
+        feeder.storage.free(begin.roots);
+        Ok(feeder)
     }
 
     /// Returns the metadata of the file.
     pub fn metadata(&self) -> &GlobalMetadata {
-        of_graph!(&self.progress, progress => progress.index().metadata())
+        self.index.metadata()
     }
 
     /// Returns the number of nodes in the graph.
     pub fn nodes(&self) -> usize {
-        of_graph!(&self.progress, progress => progress.index().len())
+        self.index.len()
     }
 
     /// Returns the number of nodes that may be issued now.
     pub fn ready(&self) -> usize {
-        of_graph!(&self.progress, progress => progress.ready())
+        self.ready
     }
 
     /// Returns the number of nodes that were issued and have not ended.
     pub fn issued(&self) -> usize {
-        of_graph!(&self.progress, progress => progress.issued())
+        self.issued
     }
 
     /// Returns the number of nodes that have ended.
     pub fn ended(&self) -> usize {
-        of_graph!(&self.progress, progress => progress.ended())
+        self.ended
     }
 
     /// Returns the id of the node that is next, if one may be issued, without issuing it.
@@ -142,7 +185,10 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// The scratch file failed. Without a scratch file this cannot fail.
     pub fn first_ready(&mut self) -> Result<Option<u64>, FeederError> {
-        of_graph!(&mut self.progress, progress => progress.first_ready())
+        match self.first_place()? {
+            Some(place) => Ok(Some(self.index.id(place, &mut self.storage)?)),
+            None => Ok(None),
+        }
     }
 
     /// Issues the next node and returns its id; `None` if none may be issued now.
@@ -150,7 +196,11 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// The scratch file failed. Without a scratch file this cannot fail.
     pub fn issue_next(&mut self) -> Result<Option<u64>, FeederError> {
-        of_graph!(&mut self.progress, progress => progress.issue_next())
+        let Some(place) = self.first_place()? else {
+            return Ok(None);
+        };
+        self.mark_issued(place)?;
+        Ok(Some(self.index.id(place, &mut self.storage)?))
     }
 
     /// Issues a node.
@@ -158,7 +208,11 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// The node may not be issued now, or the scratch file failed.
     pub fn issue(&mut self, id: u64) -> Result<(), FeederError> {
-        of_graph!(&mut self.progress, progress => progress.issue(id))
+        let place = self.place(id)?;
+        match self.storage.get(&self.left, place as usize)? {
+            0 => Ok(self.mark_issued(place)?),
+            _ => Err(FeederError::NotReady { id }),
+        }
     }
 
     /// Takes back an issued node, which may then be issued again.
@@ -166,7 +220,11 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// The node was not issued, or the scratch file failed.
     pub fn push_back(&mut self, id: u64) -> Result<(), FeederError> {
-        of_graph!(&mut self.progress, progress => progress.push_back(id))
+        match self.take_issued(id, 0)? {
+            (_, ISSUED_IN_HEAP) => self.ready += 1,
+            (place, _) => self.add_ready(place)?,
+        }
+        Ok(())
     }
 
     /// Ends an issued node: nodes that waited only for it may then be issued.
@@ -174,7 +232,29 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// The node was not issued, or the scratch file failed.
     pub fn end(&mut self, id: u64) -> Result<(), FeederError> {
-        of_graph!(&mut self.progress, progress => progress.end(id))
+        let (place, _) = self.take_issued(id, ENDED)?;
+        self.ended += 1;
+        let children = self.index.child_range(place, &mut self.storage)?;
+        // a single child needs no order
+        if children.len() < 2 || matches!(self.nodes, ReadyNodes::ById(_)) {
+            for at in children {
+                let child = self.storage.get(self.index.children(), at)?;
+                self.free_child(child)?;
+            }
+            return Ok(());
+        }
+        self.children.clear(&mut self.storage)?;
+        for at in children {
+            let child = self.storage.get(self.index.children(), at)?;
+            self.children
+                .insert(child, self.index.ids(), &mut self.storage)?;
+        }
+        let mut next = self.children.first();
+        while let Some(child) = next {
+            self.free_child(child)?;
+            next = self.children.after(child, &mut self.storage)?;
+        }
+        Ok(())
     }
 
     /// Returns the complete node with an id.
@@ -182,19 +262,91 @@ impl<R: Read + Seek> Feeder<R> {
     /// # Errors
     /// No node has this id, the file cannot be read or has changed, or the scratch file failed.
     pub fn node(&mut self, id: u64) -> Result<Arc<Node>, FeederError> {
-        let (place, offset) = of_graph!(&mut self.progress, progress => progress.message(id))?;
+        let place = self.place(id)?;
         let slot = place as usize % self.kept.len();
         if let Some((kept, node)) = &self.kept[slot]
             && *kept == place
         {
             return Ok(Arc::clone(node));
         }
+        let offset = self.index.offset(place, &mut self.storage)?;
         let (node, bytes) = self.read_node(offset, id)?;
         let node = Arc::new(node);
         if bytes <= self.most_kept_bytes {
             self.kept[slot] = Some((place, Arc::clone(&node)));
         }
         Ok(node)
+    }
+
+    /// Returns the node that is next.
+    fn first_place(&mut self) -> Result<Option<u32>, ScratchError> {
+        self.storage.check()?;
+        let heap = match &mut self.nodes {
+            ReadyNodes::Stock(set) => return Ok(set.first()),
+            ReadyNodes::ById(heap) => heap,
+        };
+        while let Some(place) = heap.first(&mut self.storage)? {
+            match self.storage.get(&self.left, place as usize)? {
+                0 => return Ok(Some(place)),
+                ISSUED_IN_HEAP => {
+                    self.storage.set(&mut self.left, place as usize, ISSUED)?;
+                }
+                _ => {}
+            }
+            heap.pop(self.index.ids(), &mut self.storage)?;
+        }
+        Ok(None)
+    }
+
+    fn place(&mut self, id: u64) -> Result<u32, FeederError> {
+        self.storage.check()?;
+        let place = self.index.place(id, &mut self.storage)?;
+        place.ok_or(FeederError::UnknownNode { id })
+    }
+
+    fn mark_issued(&mut self, place: u32) -> Result<(), ScratchError> {
+        let state = match &mut self.nodes {
+            ReadyNodes::Stock(set) => {
+                set.remove(place, self.index.ids(), &mut self.storage)?;
+                ISSUED
+            }
+            ReadyNodes::ById(_) => ISSUED_IN_HEAP,
+        };
+        self.storage.set(&mut self.left, place as usize, state)?;
+        self.ready -= 1;
+        self.issued += 1;
+        Ok(())
+    }
+
+    /// Sets the state of an issued node. Returns its place and its state before.
+    fn take_issued(&mut self, id: u64, state: u32) -> Result<(u32, u32), FeederError> {
+        let place = self.place(id)?;
+        let before = self.storage.get(&self.left, place as usize)?;
+        if !matches!(before, ISSUED | ISSUED_IN_HEAP) {
+            return Err(FeederError::NotIssued { id });
+        }
+        self.storage.set(&mut self.left, place as usize, state)?;
+        self.issued -= 1;
+        Ok((place, before))
+    }
+
+    fn add_ready(&mut self, place: u32) -> Result<(), ScratchError> {
+        self.ready += 1;
+        let ids = self.index.ids();
+        match &mut self.nodes {
+            ReadyNodes::Stock(set) => set.insert(place, ids, &mut self.storage),
+            ReadyNodes::ById(heap) => heap.push(place, ids, &mut self.storage),
+        }
+    }
+
+    /// Notes that a node which the child waited for has ended.
+    fn free_child(&mut self, child: u32) -> Result<(), ScratchError> {
+        // decrement by wrapping around
+        let left = self.storage.add(&mut self.left, child as usize, u32::MAX)?;
+        if left == 0 {
+            self.add_ready(child)?;
+        }
+        Ok(())
     }
 
     /// Reads the node of a message; also returns the message's length in bytes.
@@ -231,13 +383,6 @@ mod tests {
         bytes
     }
 
-    fn pages_in_memory<R>(feeder: &Feeder<R>) -> usize {
-        match &feeder.progress {
-            Place::Memory(_) => 0,
-            Place::Scratch(progress) => progress.storage().pages_in_memory(),
-        }
-    }
-
     #[test]
     fn pages_take_no_more_memory_than_they_may() {
         let bytes = chain(6_000);
@@ -252,7 +397,7 @@ mod tests {
                 feeder.node(id).expect("it is there");
                 feeder.end(id).expect("it was issued");
                 issued += 1;
-                let pages = pages_in_memory(&feeder);
+                let pages = feeder.storage.pages_in_memory();
                 assert!(pages > 0 && pages <= most_pages, "{pages} pages");
                 assert!(feeder.kept.iter().flatten().count() <= FEW_KEPT_NODES);
             }

@@ -1,9 +1,9 @@
 //! Index of a graph: ids, offsets in the file, and dependencies.
 
+use crate::columns::{Column, ScratchError, Storage};
 use crate::error::FeederError;
 use crate::sorted_ids::SortedIds;
 use crate::stock_set::StockSet;
-use crate::storage::{ScratchError, Storage};
 use etlink_chakra::proto::GlobalMetadata;
 use etlink_chakra::proto::attribute_proto::Value;
 use prost::Message;
@@ -24,8 +24,8 @@ const MAX_VARINT_BYTES: usize = 10;
 const BLOCK_BYTES: usize = 1 << 18;
 /// Bytes read at once for a single node; most nodes are smaller.
 const SMALL_BLOCK_BYTES: usize = 1 << 10;
-/// Maximum number of nodes, and of dependencies: 32 bits, minus two reserved values.
-const MAX_COUNT: usize = u32::MAX as usize - 1;
+/// Maximum number of nodes, and of dependencies: 32 bits, minus the values in `NodeCount`.
+const MAX_COUNT: usize = u32::MAX as usize - 3;
 
 /// Returns the program that compressed a file with this head.
 fn packing_tool(magic: &[u8]) -> Option<&'static str> {
@@ -38,38 +38,38 @@ fn packing_tool(magic: &[u8]) -> Option<&'static str> {
 
 /// A graph without the work of its nodes: 20 bytes per node, and 4 per dependency.
 #[derive(Debug)]
-pub(crate) struct GraphIndex<S: Storage> {
+pub(crate) struct GraphIndex {
     metadata: GlobalMetadata,
     /// Ids of the nodes, in file order.
-    ids: S::Column<u64>,
+    ids: Column<u64>,
     /// Offset of each node's message, which starts with its length.
-    offsets: S::Column<u64>,
+    offsets: Column<u64>,
     /// Sorted ids; `None` if the file is already ordered by id.
-    by_id: Option<SortedIds<S>>,
+    by_id: Option<SortedIds>,
     /// Start of each node's children in `children`.
-    first_child: S::Column<u32>,
+    first_child: Column<u32>,
     /// Waiting nodes, grouped by the node that they wait for, each group in file order.
-    children: S::Column<u32>,
+    children: Column<u32>,
 }
 
 /// Initial state of a graph.
 #[derive(Debug)]
-pub(crate) struct GraphBegin<S: Storage> {
+pub(crate) struct GraphBegin {
     /// Number of nodes that each node waits for, by place.
-    pub(crate) parents: S::Column<u32>,
+    pub(crate) parents: Column<u32>,
     /// Nodes without dependencies, in the order in which Chakra's feeder finds them.
-    pub(crate) roots: S::Column<u32>,
+    pub(crate) roots: Column<u32>,
 }
 
-impl<S: Storage> GraphIndex<S> {
+impl GraphIndex {
     /// Reads a graph once, from start to end.
     ///
     /// # Errors
     /// The graph cannot be read, is truncated, or contains nodes that can never be issued.
     pub(crate) fn read(
         mut source: impl Read,
-        storage: &mut S,
-    ) -> Result<(GraphIndex<S>, GraphBegin<S>), FeederError> {
+        storage: &mut Storage,
+    ) -> Result<(GraphIndex, GraphBegin), FeederError> {
         let mut magic = vec![];
         source.by_ref().take(4).read_to_end(&mut magic)?;
         if let Some(tool) = packing_tool(&magic) {
@@ -82,11 +82,11 @@ impl<S: Storage> GraphIndex<S> {
         })?;
         let mut index = GraphIndex {
             metadata: metadata.ok_or(FeederError::NoNodes)?,
-            ids: S::Column::default(),
-            offsets: S::Column::default(),
+            ids: Column::default(),
+            offsets: Column::default(),
             by_id: None,
-            first_child: S::Column::default(),
-            children: S::Column::default(),
+            first_child: Column::default(),
+            children: Column::default(),
         };
         let (deps, is_sorted) = index.read_nodes(&mut messages, storage)?;
         drop(messages);
@@ -113,21 +113,21 @@ impl<S: Storage> GraphIndex<S> {
 
     /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
-        S::len(&self.ids)
+        self.ids.len()
     }
 
     /// Returns the ids of all nodes, in file order.
-    pub(crate) fn ids(&self) -> &S::Column<u64> {
+    pub(crate) fn ids(&self) -> &Column<u64> {
         &self.ids
     }
 
     /// Returns the id of the node at a place in the file.
-    pub(crate) fn id(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
+    pub(crate) fn id(&self, place: u32, storage: &mut Storage) -> Result<u64, ScratchError> {
         storage.get(&self.ids, place as usize)
     }
 
     /// Returns the offset of a node's message, bytes.
-    pub(crate) fn offset(&self, place: u32, storage: &mut S) -> Result<u64, ScratchError> {
+    pub(crate) fn offset(&self, place: u32, storage: &mut Storage) -> Result<u64, ScratchError> {
         storage.get(&self.offsets, place as usize)
     }
 
@@ -135,7 +135,7 @@ impl<S: Storage> GraphIndex<S> {
     pub(crate) fn child_range(
         &self,
         place: u32,
-        storage: &mut S,
+        storage: &mut Storage,
     ) -> Result<Range<usize>, ScratchError> {
         let place = place as usize;
         let begin = storage.get(&self.first_child, place)? as usize;
@@ -144,12 +144,16 @@ impl<S: Storage> GraphIndex<S> {
     }
 
     /// Returns the waiting nodes, grouped by the node that they wait for.
-    pub(crate) fn children(&self) -> &S::Column<u32> {
+    pub(crate) fn children(&self) -> &Column<u32> {
         &self.children
     }
 
     /// Returns the place of a node. O(1) for most files; a binary search if ids have gaps.
-    pub(crate) fn place(&self, id: u64, storage: &mut S) -> Result<Option<u32>, ScratchError> {
+    pub(crate) fn place(
+        &self,
+        id: u64,
+        storage: &mut Storage,
+    ) -> Result<Option<u32>, ScratchError> {
         match &self.by_id {
             None => Ok(find(&self.ids, id, storage)?.map(|place| place as u32)),
             Some(sorted) => match find(&sorted.ids, id, storage)? {
@@ -159,37 +163,15 @@ impl<S: Storage> GraphIndex<S> {
         }
     }
 
-    /// Returns the number of nodes with a lower id.
-    pub(crate) fn position(&self, place: u32, storage: &mut S) -> Result<usize, ScratchError> {
-        let Some(sorted) = &self.by_id else {
-            return Ok(place as usize);
-        };
-        let id = self.id(place, storage)?;
-        // always present, because the sorted ids are complete
-        Ok(find(&sorted.ids, id, storage)?.unwrap_or_default())
-    }
-
-    /// Returns the node with `position` lower ids.
-    pub(crate) fn at_position(
-        &self,
-        position: usize,
-        storage: &mut S,
-    ) -> Result<u32, ScratchError> {
-        match &self.by_id {
-            None => Ok(position as u32),
-            Some(sorted) => storage.get(&sorted.places, position),
-        }
-    }
-
     /// Reads the dependencies of all nodes; also returns true if the ids ascend.
     fn read_nodes(
         &mut self,
         messages: &mut Messages<impl Read>,
-        storage: &mut S,
-    ) -> Result<(Dependencies<S>, bool), FeederError> {
+        storage: &mut Storage,
+    ) -> Result<(Dependencies, bool), FeederError> {
         let mut deps = Dependencies {
-            ids: S::Column::default(),
-            ends: S::Column::default(),
+            ids: Column::default(),
+            ends: Column::default(),
         };
         let mut own = NodeDependencies::default();
         let (mut last, mut is_sorted) = (None, true);
@@ -237,12 +219,12 @@ impl<S: Storage> GraphIndex<S> {
     }
 
     /// Translates ids of dependencies to places of nodes.
-    fn resolve(&self, deps: Dependencies<S>, storage: &mut S) -> Result<Parents<S>, FeederError> {
-        let count = S::len(&deps.ids);
+    fn resolve(&self, deps: Dependencies, storage: &mut Storage) -> Result<Parents, FeederError> {
+        let count = deps.ids.len();
         if count > MAX_COUNT {
             return Err(FeederError::TooLarge);
         }
-        let mut parents = storage.with_room(count);
+        let mut parents = Column::default();
         let (mut has_forward, mut begin) = (false, 0);
         for place in 0..self.len() {
             let end = storage.get(&deps.ends, place)? as usize;
@@ -270,9 +252,9 @@ impl<S: Storage> GraphIndex<S> {
     /// (`_DependancyLayer::add_node`). Then it searches the map for nodes without dependencies.
     fn find_roots(
         &self,
-        deps: &Parents<S>,
-        storage: &mut S,
-    ) -> Result<S::Column<u32>, ScratchError> {
+        deps: &Parents,
+        storage: &mut Storage,
+    ) -> Result<Column<u32>, ScratchError> {
         let mut all = StockSet::default();
         let mut own = StockSet::default();
         let mut parents = vec![];
@@ -296,7 +278,7 @@ impl<S: Storage> GraphIndex<S> {
             }
         }
         own.free(storage);
-        let mut roots = S::Column::default();
+        let mut roots = Column::default();
         let mut next = all.first();
         while let Some(place) = next {
             if !deps.waits(place, storage)? {
@@ -311,14 +293,14 @@ impl<S: Storage> GraphIndex<S> {
     /// Inverts dependencies into children; returns the number of nodes that each node waits for.
     fn connect(
         &mut self,
-        deps: &Parents<S>,
-        storage: &mut S,
-    ) -> Result<S::Column<u32>, ScratchError> {
+        deps: &Parents,
+        storage: &mut Storage,
+    ) -> Result<Column<u32>, ScratchError> {
         let count = self.len();
-        let mut parents = storage.with_room(count);
+        let mut parents = Column::default();
         // number of children, stored two places after the node
-        let mut first_child = storage.with_room(count + 2);
-        storage.resize(&mut first_child, count + 2, 0)?;
+        let mut first_child = Column::default();
+        storage.extend(&mut first_child, count + 2, 0)?;
         let mut edges = 0;
         deps.each_node(storage, |_, own, storage| {
             storage.push(&mut parents, own.len() as u32)?;
@@ -333,8 +315,8 @@ impl<S: Storage> GraphIndex<S> {
         for place in 0..count + 2 {
             sum = storage.add(&mut first_child, place, sum)?;
         }
-        let mut children = storage.with_room(edges);
-        storage.resize(&mut children, edges, 0)?;
+        let mut children = Column::default();
+        storage.extend(&mut children, edges, 0)?;
         // end of the children, so that each node's own place ends up with its start
         deps.each_node(storage, |child, own, storage| {
             for parent in own {
@@ -343,7 +325,7 @@ impl<S: Storage> GraphIndex<S> {
             }
             Ok(())
         })?;
-        storage.resize(&mut first_child, count + 1, 0)?;
+        storage.truncate(&mut first_child, count + 1);
         self.first_child = first_child;
         self.children = children;
         Ok(parents)
@@ -352,9 +334,9 @@ impl<S: Storage> GraphIndex<S> {
     /// Checks that all nodes can be issued.
     fn check_cycles(
         &self,
-        parents: &S::Column<u32>,
-        roots: &S::Column<u32>,
-        storage: &mut S,
+        parents: &Column<u32>,
+        roots: &Column<u32>,
+        storage: &mut Storage,
     ) -> Result<(), FeederError> {
         let mut left = storage.copy(parents)?;
         let mut ready = storage.copy(roots)?;
@@ -383,12 +365,8 @@ impl<S: Storage> GraphIndex<S> {
 
 /// Returns the place of an id in an ascending column: directly if there are no gaps, otherwise by a
 /// binary search.
-fn find<S: Storage>(
-    ids: &S::Column<u64>,
-    id: u64,
-    storage: &mut S,
-) -> Result<Option<usize>, ScratchError> {
-    let count = S::len(ids);
+fn find(ids: &Column<u64>, id: u64, storage: &mut Storage) -> Result<Option<usize>, ScratchError> {
+    let count = ids.len();
     if count == 0 {
         return Ok(None);
     }
@@ -402,41 +380,57 @@ fn find<S: Storage>(
     {
         return Ok(Some(guess));
     }
-    storage.search(ids, id)
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found = storage.get(ids, middle)?;
+        if found == id {
+            return Ok(Some(middle));
+        }
+        if found < id {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    Ok(None)
 }
 
 /// Dependencies of all nodes, grouped by node.
-struct Dependencies<S: Storage> {
+struct Dependencies {
     /// Ids of dependencies; data dependencies come first, as in Chakra's feeder.
-    ids: S::Column<u64>,
+    ids: Column<u64>,
     /// End of each node's dependencies.
-    ends: S::Column<u32>,
+    ends: Column<u32>,
 }
 
-impl<S: Storage> Dependencies<S> {
+impl Dependencies {
     /// Appends the dependencies of the next node, and empties `own`.
-    fn add(&mut self, own: &mut NodeDependencies, storage: &mut S) -> Result<(), ScratchError> {
-        storage.extend(&mut self.ids, &own.data)?;
-        storage.extend(&mut self.ids, &own.ctrl)?;
-        own.data.clear();
-        own.ctrl.clear();
+    fn add(
+        &mut self,
+        own: &mut NodeDependencies,
+        storage: &mut Storage,
+    ) -> Result<(), ScratchError> {
+        for id in own.data.drain(..).chain(own.ctrl.drain(..)) {
+            storage.push(&mut self.ids, id)?;
+        }
         // a number beyond 32 bits is rejected once everything is read
-        let end = u32::try_from(S::len(&self.ids)).unwrap_or(u32::MAX);
+        let end = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
         storage.push(&mut self.ends, end)
     }
 }
 
 /// Places of the nodes that each node waits for, grouped by node.
-struct Parents<S: Storage> {
-    parents: S::Column<u32>,
+struct Parents {
+    parents: Column<u32>,
     /// End of each node's group.
-    ends: S::Column<u32>,
+    ends: Column<u32>,
     /// True if a node precedes one of its dependencies, or waits for itself.
     has_forward: bool,
 }
 
-impl<S: Storage> Parents<S> {
-    fn waits(&self, place: u32, storage: &mut S) -> Result<bool, ScratchError> {
+impl Parents {
+    fn waits(&self, place: u32, storage: &mut Storage) -> Result<bool, ScratchError> {
         let place = place as usize;
         let begin = match place {
             0 => 0,
@@ -449,12 +443,12 @@ impl<S: Storage> Parents<S> {
     /// as data and as control, counts once.
     fn each_node(
         &self,
-        storage: &mut S,
-        mut take: impl FnMut(u32, &[u32], &mut S) -> Result<(), ScratchError>,
+        storage: &mut Storage,
+        mut take: impl FnMut(u32, &[u32], &mut Storage) -> Result<(), ScratchError>,
     ) -> Result<(), ScratchError> {
         let mut own = vec![];
         let mut begin = 0;
-        for place in 0..S::len(&self.ends) {
+        for place in 0..self.ends.len() {
             let end = storage.get(&self.ends, place)? as usize;
             storage.read(&self.parents, begin..end, &mut own)?;
             own.sort_unstable();

@@ -12,18 +12,15 @@
 //! [`c_api`] is the C interface.
 
 pub mod c_api;
+mod columns;
 mod error;
 mod feeder;
-mod id_order_set;
+mod id_heap;
 mod index;
-mod paged_file;
-mod progress;
 mod sorted_ids;
 mod stock_set;
-mod storage;
 
+pub use columns::ScratchFile;
 pub use error::FeederError;
 pub use etlink_chakra::proto::{GlobalMetadata, Node, NodeType};
-pub use feeder::Feeder;
-pub use paged_file::ScratchFile;
-pub use progress::IssueOrder;
+pub use feeder::{Feeder, IssueOrder};

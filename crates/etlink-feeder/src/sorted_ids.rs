@@ -1,86 +1,96 @@
 //! Sorts the ids of nodes for a file in another order.
 
+use crate::columns::{Column, ScratchError, Storage};
 use crate::error::FeederError;
-use crate::storage::{ScratchError, Storage};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::ops::Range;
+
+/// Number of ids sorted in a list of their own, half a megabyte.
+const SORTED_AT_ONCE: usize = 1 << 15;
 
 /// Ids in ascending order, with their places in the file.
 #[derive(Debug)]
-pub(crate) struct SortedIds<S: Storage> {
-    pub(crate) ids: S::Column<u64>,
-    pub(crate) places: S::Column<u32>,
+pub(crate) struct SortedIds {
+    pub(crate) ids: Column<u64>,
+    pub(crate) places: Column<u32>,
 }
 
-impl<S: Storage> SortedIds<S> {
-    /// Sorts runs of as many ids as fit into memory, then merges the runs until one is left.
+impl SortedIds {
+    /// Divides the ids by their highest bit, the parts by the next bit, and so on, until a part
+    /// fits into a list.
     ///
     /// # Errors
     /// Two nodes share an id, or the scratch file failed.
-    pub(crate) fn of(ids: &S::Column<u64>, storage: &mut S) -> Result<SortedIds<S>, FeederError> {
-        let run_length = storage.sorted_at_once();
-        let mut sorted = sort_runs(ids, run_length, storage)?;
-        let mut length = run_length;
-        while length < S::len(ids) {
-            let merged_at_once = storage.merged_at_once();
-            let merged = sorted.merge(length, merged_at_once, storage)?;
-            storage.free(sorted.ids);
-            storage.free(sorted.places);
-            sorted = merged;
-            length = length.saturating_mul(merged_at_once);
+    pub(crate) fn of(ids: &Column<u64>, storage: &mut Storage) -> Result<SortedIds, FeederError> {
+        let mut sorted = SortedIds {
+            ids: storage.copy(ids)?,
+            places: Column::default(),
+        };
+        let mut used_bits = 0;
+        for place in 0..ids.len() {
+            storage.push(&mut sorted.places, place as u32)?;
+            used_bits |= storage.get(ids, place)?;
+        }
+        let bits = u64::BITS - used_bits.leading_zeros();
+        let mut parts = vec![(0..ids.len(), bits)];
+        while let Some((part, bits)) = parts.pop() {
+            if part.len() <= SORTED_AT_ONCE {
+                sorted.sort(part, storage)?;
+            } else if let Some(bit) = bits.checked_sub(1) {
+                let middle = sorted.divide(part.clone(), bit, storage)?;
+                parts.extend([(part.start..middle, bit), (middle..part.end, bit)]);
+            } else {
+                // all bits are equal
+                let id = storage.get(&sorted.ids, part.start)?;
+                return Err(FeederError::RepeatedId { id });
+            }
         }
         sorted.check(storage)?;
         Ok(sorted)
     }
 
-    fn empty(count: usize, storage: &mut S) -> SortedIds<S> {
-        SortedIds {
-            ids: storage.with_room(count),
-            places: storage.with_room(count),
+    /// Moves ids without a bit before ids with it; returns the place of the first one with it.
+    fn divide(
+        &mut self,
+        part: Range<usize>,
+        bit: u32,
+        storage: &mut Storage,
+    ) -> Result<usize, ScratchError> {
+        let (mut low, mut high) = (part.start, part.end);
+        while low < high {
+            let id = storage.get(&self.ids, low)?;
+            if id >> bit & 1 == 0 {
+                low += 1;
+                continue;
+            }
+            high -= 1;
+            let other = storage.get(&self.ids, high)?;
+            storage.set(&mut self.ids, low, other)?;
+            storage.set(&mut self.ids, high, id)?;
+            let place = storage.get(&self.places, low)?;
+            let other = storage.get(&self.places, high)?;
+            storage.set(&mut self.places, low, other)?;
+            storage.set(&mut self.places, high, place)?;
         }
+        Ok(low)
     }
 
-    fn push(&mut self, id: u64, place: u32, storage: &mut S) -> Result<(), ScratchError> {
-        storage.push(&mut self.ids, id)?;
-        storage.push(&mut self.places, place)
-    }
-
-    /// Merges groups of `at_once` runs of `length` ids into longer runs.
-    fn merge(
-        &self,
-        length: usize,
-        at_once: usize,
-        storage: &mut S,
-    ) -> Result<SortedIds<S>, ScratchError> {
-        let count = S::len(&self.ids);
-        let mut merged = SortedIds::empty(count, storage);
-        let mut begin = 0;
-        while begin < count {
-            let end = begin
-                .saturating_add(length.saturating_mul(at_once))
-                .min(count);
-            // the position in each run, ordered by its next id
-            let mut next = BinaryHeap::new();
-            for at in (begin..end).step_by(length) {
-                next.push(Reverse((storage.get(&self.ids, at)?, at)));
-            }
-            while let Some(Reverse((id, at))) = next.pop() {
-                let place = storage.get(&self.places, at)?;
-                merged.push(id, place, storage)?;
-                let after = at + 1;
-                if after < end && (after - begin) % length != 0 {
-                    next.push(Reverse((storage.get(&self.ids, after)?, after)));
-                }
-            }
-            begin = end;
+    fn sort(&mut self, part: Range<usize>, storage: &mut Storage) -> Result<(), ScratchError> {
+        let mut list = vec![];
+        for at in part.clone() {
+            list.push((storage.get(&self.ids, at)?, storage.get(&self.places, at)?));
         }
-        Ok(merged)
+        list.sort_unstable();
+        for (at, (id, place)) in part.zip(list) {
+            storage.set(&mut self.ids, at, id)?;
+            storage.set(&mut self.places, at, place)?;
+        }
+        Ok(())
     }
 
     /// Checks that no id occurs twice.
-    fn check(&self, storage: &mut S) -> Result<(), FeederError> {
+    fn check(&self, storage: &mut Storage) -> Result<(), FeederError> {
         let mut last = None;
-        for at in 0..S::len(&self.ids) {
+        for at in 0..self.ids.len() {
             let id = storage.get(&self.ids, at)?;
             if last == Some(id) {
                 return Err(FeederError::RepeatedId { id });
@@ -89,26 +99,4 @@ impl<S: Storage> SortedIds<S> {
         }
         Ok(())
     }
-}
-
-/// Sorts each run of `length` ids in ascending order.
-fn sort_runs<S: Storage>(
-    ids: &S::Column<u64>,
-    length: usize,
-    storage: &mut S,
-) -> Result<SortedIds<S>, ScratchError> {
-    let count = S::len(ids);
-    let mut sorted = SortedIds::empty(count, storage);
-    let mut run = Vec::with_capacity(length.min(count));
-    for begin in (0..count).step_by(length) {
-        run.clear();
-        for at in begin..begin.saturating_add(length).min(count) {
-            run.push((storage.get(ids, at)?, at as u32));
-        }
-        run.sort_unstable();
-        for (id, place) in &run {
-            sorted.push(*id, *place, storage)?;
-        }
-    }
-    Ok(sorted)
 }

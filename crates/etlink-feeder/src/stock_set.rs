@@ -6,7 +6,7 @@
 //! `_M_rehash_aux`, `_M_erase`) and `_Prime_rehash_policy` of `src/c++11/hashtable_c++0x.cc`,
 //! unchanged since GCC 4.9.
 
-use crate::storage::{ScratchError, Storage};
+use crate::columns::{Column, ScratchError, Storage};
 
 /// Bucket counts of sets that grow by one element at a time: each is the first prime in the
 /// library's list that is at least twice the previous one.
@@ -50,52 +50,40 @@ const BEFORE_FIRST: u32 = u32::MAX - 1;
 ///
 /// A node's entry in the list is indexed by its place, and links to the previous element. So
 /// nothing is searched: all calls take constant time, whatever the ids are.
-#[derive(Debug)]
-pub(crate) struct StockSet<S: Storage> {
+#[derive(Debug, Default)]
+pub(crate) struct StockSet {
     /// For each bucket: the element before its first one.
-    buckets: S::Column<u32>,
+    buckets: Column<u32>,
     /// Index in `BUCKETS` of the next size.
     sizes_used: usize,
     first: Option<u32>,
     /// Next element, by place.
-    next: S::Column<u32>,
+    next: Column<u32>,
     /// Previous element, by place; `NONE` if the place is not in the set.
-    previous: S::Column<u32>,
+    previous: Column<u32>,
     len: usize,
 }
 
-impl<S: Storage> Default for StockSet<S> {
-    fn default() -> StockSet<S> {
-        StockSet {
-            buckets: S::Column::default(),
-            sizes_used: 0,
-            first: None,
-            next: S::Column::default(),
-            previous: S::Column::default(),
-            len: 0,
-        }
-    }
-}
-
-impl<S: Storage> StockSet<S> {
+impl StockSet {
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Empties the set, but keeps its allocations.
-    pub(crate) fn clear(&mut self, storage: &mut S) -> Result<(), ScratchError> {
+    pub(crate) fn clear(&mut self, storage: &mut Storage) -> Result<(), ScratchError> {
         while let Some(place) = self.first {
             self.first = self.after(place, storage)?;
             storage.set(&mut self.previous, place as usize, NONE)?;
         }
-        storage.clear(&mut self.buckets);
+        storage.truncate(&mut self.buckets, 0);
         self.sizes_used = 0;
         self.len = 0;
         Ok(())
     }
 
     /// Frees the columns of the set.
-    pub(crate) fn free(self, storage: &mut S) {
+    pub(crate) fn free(self, storage: &mut Storage) {
         storage.free(self.buckets);
         storage.free(self.next);
         storage.free(self.previous);
@@ -107,7 +95,11 @@ impl<S: Storage> StockSet<S> {
     }
 
     /// Returns the element after another one.
-    pub(crate) fn after(&self, place: u32, storage: &mut S) -> Result<Option<u32>, ScratchError> {
+    pub(crate) fn after(
+        &self,
+        place: u32,
+        storage: &mut Storage,
+    ) -> Result<Option<u32>, ScratchError> {
         let next = storage.get(&self.next, place as usize)?;
         Ok((next != NONE).then_some(next))
     }
@@ -116,19 +108,17 @@ impl<S: Storage> StockSet<S> {
     pub(crate) fn insert(
         &mut self,
         place: u32,
-        ids: &S::Column<u64>,
-        storage: &mut S,
+        ids: &Column<u64>,
+        storage: &mut Storage,
     ) -> Result<(), ScratchError> {
         let slot = place as usize;
-        if S::len(&self.previous) <= slot {
-            storage.resize(&mut self.previous, slot + 1, NONE)?;
-            storage.resize(&mut self.next, slot + 1, NONE)?;
-        }
+        storage.extend(&mut self.previous, slot + 1, NONE)?;
+        storage.extend(&mut self.next, slot + 1, NONE)?;
         if storage.get(&self.previous, slot)? != NONE {
             return Ok(());
         }
         // at most one element per bucket, on average
-        if self.len == S::len(&self.buckets) {
+        if self.len == self.buckets.len() {
             self.grow(ids, storage)?;
         }
         self.link(place, ids, storage)?;
@@ -140,11 +130,11 @@ impl<S: Storage> StockSet<S> {
     pub(crate) fn remove(
         &mut self,
         place: u32,
-        ids: &S::Column<u64>,
-        storage: &mut S,
+        ids: &Column<u64>,
+        storage: &mut Storage,
     ) -> Result<(), ScratchError> {
         let slot = place as usize;
-        if slot >= S::len(&self.previous) {
+        if slot >= self.previous.len() {
             return Ok(());
         }
         let before = storage.get(&self.previous, slot)?;
@@ -175,16 +165,21 @@ impl<S: Storage> StockSet<S> {
     fn bucket(
         &self,
         place: u32,
-        ids: &S::Column<u64>,
-        storage: &mut S,
+        ids: &Column<u64>,
+        storage: &mut Storage,
     ) -> Result<usize, ScratchError> {
         // a number is its own hash
         let id = storage.get(ids, place as usize)?;
-        Ok((id % S::len(&self.buckets) as u64) as usize)
+        Ok((id % self.buckets.len() as u64) as usize)
     }
 
     /// Links `next` after `before`.
-    fn set_after(&mut self, before: u32, next: u32, storage: &mut S) -> Result<(), ScratchError> {
+    fn set_after(
+        &mut self,
+        before: u32,
+        next: u32,
+        storage: &mut Storage,
+    ) -> Result<(), ScratchError> {
         match before {
             BEFORE_FIRST => self.first = (next != NONE).then_some(next),
             before => storage.set(&mut self.next, before as usize, next)?,
@@ -200,8 +195,8 @@ impl<S: Storage> StockSet<S> {
     fn link(
         &mut self,
         place: u32,
-        ids: &S::Column<u64>,
-        storage: &mut S,
+        ids: &Column<u64>,
+        storage: &mut Storage,
     ) -> Result<(), ScratchError> {
         let bucket = self.bucket(place, ids, storage)?;
         let own = storage.get(&self.buckets, bucket)?;
@@ -226,11 +221,11 @@ impl<S: Storage> StockSet<S> {
     }
 
     /// Grows the number of buckets; relinks all elements in their current order.
-    fn grow(&mut self, ids: &S::Column<u64>, storage: &mut S) -> Result<(), ScratchError> {
+    fn grow(&mut self, ids: &Column<u64>, storage: &mut Storage) -> Result<(), ScratchError> {
         let size = BUCKETS[self.sizes_used.min(BUCKETS.len() - 1)];
         self.sizes_used += 1;
-        storage.clear(&mut self.buckets);
-        storage.resize(&mut self.buckets, size as usize, NONE)?;
+        storage.truncate(&mut self.buckets, 0);
+        storage.extend(&mut self.buckets, size as usize, NONE)?;
         let mut place = self.first.take();
         while let Some(element) = place {
             place = self.after(element, storage)?;
@@ -243,34 +238,40 @@ impl<S: Storage> StockSet<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Memory;
+
+    const MEMORY: Storage = Storage::MEMORY;
 
     /// A set in memory with its ids, so that no call fails.
     struct TestSet {
-        set: StockSet<Memory>,
-        ids: Vec<u64>,
+        set: StockSet,
+        ids: Column<u64>,
     }
 
     impl TestSet {
         fn new(ids: impl Iterator<Item = u64>) -> TestSet {
-            TestSet {
+            let mut set = TestSet {
                 set: StockSet::default(),
-                ids: ids.collect(),
+                ids: Column::default(),
+            };
+            for id in ids {
+                let pushed = { MEMORY }.push(&mut set.ids, id);
+                pushed.expect("memory does not fail");
             }
+            set
         }
 
         fn insert(&mut self, place: u32) {
-            let inserted = self.set.insert(place, &self.ids, &mut Memory);
+            let inserted = self.set.insert(place, &self.ids, &mut { MEMORY });
             inserted.expect("memory does not fail");
         }
 
         fn remove(&mut self, place: u32) {
-            let removed = self.set.remove(place, &self.ids, &mut Memory);
+            let removed = self.set.remove(place, &self.ids, &mut { MEMORY });
             removed.expect("memory does not fail");
         }
 
         fn order(&self) -> Vec<u32> {
-            let after = |place: &u32| self.set.after(*place, &mut Memory);
+            let after = |place: &u32| self.set.after(*place, &mut { MEMORY });
             std::iter::successors(self.set.first(), |place| {
                 after(place).expect("memory does not fail")
             })
@@ -349,7 +350,9 @@ mod tests {
         let mut found = set.order();
         found.sort_unstable();
         assert_eq!(found, Vec::from_iter(known));
-        set.set.clear(&mut Memory).expect("memory does not fail");
+        set.set
+            .clear(&mut { MEMORY })
+            .expect("memory does not fail");
         assert_eq!((set.set.first(), set.set.len()), (None, 0));
     }
 }
