@@ -18,7 +18,7 @@ pub use error::{StdoutError, no_target};
 pub use packing::Packing;
 pub use pieces::Piece;
 pub use set::FileSet;
-pub use work::is_work_folder;
+pub use work::{is_same_file, is_without_locks, is_work_folder};
 pub use work_files::remove_work;
 
 use crate::error::RunError;

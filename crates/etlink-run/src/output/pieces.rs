@@ -4,20 +4,17 @@
 //! Pieces of raw deflate that end on a byte boundary can be concatenated to one member, as in
 //! `pigz`.
 
-use super::set::{SetMembers, SetPlace};
-use super::work::WorkFolder;
-use super::{OutputPlace, Packing, Target, disk};
+use super::set::SetPlace;
+use super::{OutputPlace, Packing, Target};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::output::no_target;
+use crate::interrupt::Changes;
 use etlink_model::Failure;
 use flate2::{Compress, Compression, Crc, FlushCompress};
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use tempfile::TempPath;
 
 /// First bytes of a gzip file: deflate, no name, no time, fast level, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
@@ -26,64 +23,18 @@ const LAST: [u8; 2] = [3, 0];
 /// Size of blocks that are passed on, bytes.
 const BLOCK: usize = 1 << 16;
 
-/// Number of pieces made by this process, for their names.
-static PIECES: AtomicU64 = AtomicU64::new(0);
-
 /// Part of a file that is still to be joined. Its own file is removed on drop.
 pub struct Piece {
-    path: PathBuf,
-    /// Keeps the work folder alive.
-    _folder: Folder,
+    path: TempPath,
     /// Stored size, bytes.
     pub bytes: u64,
     /// Checksum of the uncompressed content.
     sum: Crc,
 }
 
-/// Keeps a target's work folder alive.
-enum Folder {
-    File(Arc<WorkFolder>),
-    Set(Arc<SetMembers>),
-}
-
-impl Folder {
-    fn new(target: &Target) -> Result<Folder, RunError> {
-        match &target.place {
-            OutputPlace::File { work, .. } => Ok(Folder::File(Arc::clone(work))),
-            OutputPlace::Member { set, .. } if matches!(set.place, SetPlace::Disk(_)) => {
-                Ok(Folder::Set(Arc::clone(set)))
-            }
-            OutputPlace::Member { .. } | OutputPlace::Object => Folder::temporary(target),
-            OutputPlace::Stdout | OutputPlace::Stream(_) => {
-                let path = target.path.display();
-                Err(Failure::new(format!("cannot write next to {path}")).into())
-            }
-        }
-    }
-
-    /// Creates a temporary folder for pieces of an object, because stores are not read back.
-    fn temporary(target: &Target) -> Result<Folder, RunError> {
-        let number = PIECES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number}", std::process::id());
-        let work = WorkFolder::claim(&std::env::temp_dir(), OsStr::new(&name), &target.path)?;
-        Ok(Folder::File(Arc::new(work)))
-    }
-
-    fn work(&self) -> Option<&WorkFolder> {
-        match self {
-            Folder::File(work) => Some(work),
-            Folder::Set(set) => match &set.place {
-                SetPlace::Disk(work) => Some(work),
-                SetPlace::Objects(_) => None,
-            },
-        }
-    }
-}
-
 impl Drop for Piece {
     fn drop(&mut self) {
-        // if this fails, the file is removed with the work folder
-        drop(disk::remove_file(&self.path));
+        Changes::begin().remove_unfinished(&self.path);
     }
 }
 
@@ -97,26 +48,43 @@ impl Target {
         fill: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<T>,
     ) -> Result<(T, Piece), RunError> {
         let beside = FileAction::WriteBeside;
-        let folder = Folder::new(self)?;
-        let work = folder.work().ok_or_else(no_target)?;
-        let number = PIECES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("piece-{number}");
-        let path = work.path().join(&name);
-        let file = work
-            .create(Path::new(&name))
-            .with_path(beside, &self.path)?;
+        let (file, path) = {
+            // otherwise a file could appear after a signal handler has cleared the folder
+            let mut changes = Changes::begin();
+            let mut name = tempfile::Builder::new();
+            let piece = name
+                .prefix(".etlink-piece-")
+                .tempfile_in(self.piece_folder()?);
+            let piece = piece.with_path(beside, &self.path)?;
+            changes.add_unfinished(piece.path());
+            piece.into_parts()
+        };
+        let mut piece = Piece {
+            path,
+            bytes: 0,
+            sum: Crc::new(),
+        };
         let mut packed = self.packed(file);
         let value = fill(&mut packed).with_path(beside, &self.path)?;
-        let (bytes, sum) = packed.finish().with_path(beside, &self.path)?;
-        Ok((
-            value,
-            Piece {
-                path,
-                _folder: folder,
-                bytes,
-                sum,
+        (piece.bytes, piece.sum) = packed.finish().with_path(beside, &self.path)?;
+        Ok((value, piece))
+    }
+
+    /// Returns the folder of pieces: the target's work folder, or a temporary one for an object,
+    /// because stores are not read back.
+    fn piece_folder(&self) -> Result<PathBuf, RunError> {
+        match &self.place {
+            OutputPlace::File { work, .. } => Ok(work.path().to_owned()),
+            OutputPlace::Member { set, .. } => match &set.place {
+                SetPlace::Disk(work) => Ok(work.path().to_owned()),
+                SetPlace::Objects(_) => Ok(std::env::temp_dir()),
             },
-        ))
+            OutputPlace::Object => Ok(std::env::temp_dir()),
+            OutputPlace::Stdout | OutputPlace::Stream(_) => {
+                let path = self.path.display();
+                Err(Failure::new(format!("cannot write next to {path}")).into())
+            }
+        }
     }
 
     /// Concatenates pieces into the file, and removes each one after copying. Returns the stored

@@ -14,14 +14,17 @@ use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Prefix of the names of work folders.
 const PREFIX: &str = ".etlink-write.";
 /// Maximum length of a result's name within its work folder's name. File names have up to 255
 /// bytes; results with longer names may share a folder.
 const NAME_BYTES: usize = 200;
-/// Number of retries if other processes remove the folder while it is claimed.
+/// Number of retries if other processes remove the folder while it is claimed, or hold its lock.
 const ATTEMPTS: usize = 100;
+/// Time between two attempts to lock a folder.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// A work folder of this process. Removed with its content on drop, unless it marks files of two
 /// runs.
@@ -100,6 +103,7 @@ impl WorkFolder {
         // a signal between creating and registering the folder would leave it behind
         let mut changes = Changes::begin();
         let lock = path.join(LOCK);
+        let mut holder = None;
         for _ in 0..ATTEMPTS {
             let is_new = make
                 && match fs::create_dir(path) {
@@ -126,7 +130,13 @@ impl WorkFolder {
             };
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(Refusal::Busy(process_in(&mut file))),
+                // a process that clears remains of others holds the lock for a moment
+                Err(TryLockError::WouldBlock) if make => {
+                    holder = process_in(&mut file);
+                    std::thread::sleep(MOMENT);
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return Err(Refusal::Busy(None)),
                 // without locks, creating the folder is the claim, but its process may have ended
                 Err(TryLockError::Error(error)) if is_without_locks(&error) => {
                     if !is_new {
@@ -141,7 +151,7 @@ impl WorkFolder {
                 }
             }
             // the previous holder removed the folder between opening and locking
-            if !is_same(&file, &lock) {
+            if !is_same_file(&file, &lock) {
                 continue;
             }
             // only messages use the id: a full disk is reported when the result is written
@@ -153,7 +163,7 @@ impl WorkFolder {
                 _lock: file,
             });
         }
-        Err(Refusal::Busy(None))
+        Err(Refusal::Busy(holder))
     }
 
     fn clear(&self) -> io::Result<()> {
@@ -285,7 +295,7 @@ fn linked(path: &Path) -> io::Error {
 }
 
 /// Returns true if a file system has no locks, like some network file systems.
-fn is_without_locks(error: &io::Error) -> bool {
+pub fn is_without_locks(error: &io::Error) -> bool {
     // ENOLCK, which has no `ErrorKind`
     const NO_LOCKS: i32 = if cfg!(target_os = "linux") { 37 } else { 77 };
     error.kind() == io::ErrorKind::Unsupported || error.raw_os_error() == Some(NO_LOCKS)
@@ -300,7 +310,7 @@ fn process_in(lock: &mut File) -> Option<u32> {
 
 /// Returns true if an open file is still the one at this path.
 #[cfg(unix)]
-fn is_same(file: &File, path: &Path) -> bool {
+pub fn is_same_file(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |data: fs::Metadata| (data.dev(), data.ino());
     let open = file.metadata().map(place);
@@ -310,6 +320,6 @@ fn is_same(file: &File, path: &Path) -> bool {
 
 /// Returns true: open files cannot be removed on this system.
 #[cfg(not(unix))]
-fn is_same(_: &File, _: &Path) -> bool {
+pub fn is_same_file(_: &File, _: &Path) -> bool {
     true
 }

@@ -1,17 +1,13 @@
-//! Locks that are released when their process ends. On systems without such locks (Windows, some
-//! network file systems) everything works unlocked.
+//! Locks that are released when their process ends. On file systems without such locks everything
+//! works unlocked.
 
-use std::fs::{self, File, OpenOptions};
+use etlink_run::output::{is_same_file, is_without_locks};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
 /// A lock on a file, held until dropped.
-pub struct Lock {
-    #[cfg(unix)]
-    flock: Option<nix::fcntl::Flock<File>>,
-    #[cfg(not(unix))]
-    flock: (),
-}
+pub struct Lock(#[expect(dead_code, reason = "the lock lasts as long as the open file")] File);
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
@@ -32,97 +28,39 @@ pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file?,
         };
+        let is_locked = match file.lock() {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if is_without_locks(&error) => false,
+            Err(error) => return Err(error),
+        };
         // the previous holder may have removed the file: then nobody else sees our lock
-        let lock = system::wait(file)?;
-        if system::is_current(&lock, &path) {
-            return Ok(lock);
+        if !is_locked || is_same_file(&file, &path) {
+            return Ok(Lock(file));
         }
     }
 }
 
 /// Tries to take the lock exclusively; `None` if another process holds it.
 pub fn try_exclusive(path: &Path) -> io::Result<Option<Lock>> {
-    system::attempt(open(path)?)
+    let file = open(path)?;
+    let locked = file.try_lock();
+    attempted(file, locked)
 }
 
 /// Takes the lock shared.
 pub fn shared(path: &Path) -> io::Result<Lock> {
-    system::share(open(path)?)
+    let file = open(path)?;
+    let locked = file.try_lock_shared();
+    // cannot fail: whoever tries to lock it exclusively holds the other lock meanwhile
+    attempted(file, locked)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
 }
 
-#[cfg(unix)]
-mod system {
-    use super::Lock;
-    use nix::errno::Errno;
-    use nix::fcntl::{Flock, FlockArg};
-    use std::fs::File;
-    use std::io;
-    use std::os::unix::fs::MetadataExt;
-    use std::path::Path;
-
-    pub fn wait(file: File) -> io::Result<Lock> {
-        lock(file, FlockArg::LockExclusive).map_err(io::Error::from)
-    }
-
-    pub fn share(file: File) -> io::Result<Lock> {
-        // cannot fail: whoever tries to lock it exclusively holds the other lock meanwhile
-        lock(file, FlockArg::LockSharedNonblock).map_err(io::Error::from)
-    }
-
-    pub fn attempt(file: File) -> io::Result<Option<Lock>> {
-        match lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Some(lock)),
-            Err(Errno::EWOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn lock(mut file: File, how: FlockArg) -> Result<Lock, Errno> {
-        loop {
-            match Flock::lock(file, how) {
-                Ok(lock) => return Ok(Lock { flock: Some(lock) }),
-                Err((again, Errno::EINTR)) => file = again,
-                // the file system does not support locks
-                Err((_, Errno::ENOLCK | Errno::ENOSYS | Errno::EOPNOTSUPP)) => {
-                    return Ok(Lock { flock: None });
-                }
-                Err((_, error)) => return Err(error),
-            }
-        }
-    }
-
-    /// Returns true if the locked file is still the one at `path`.
-    pub fn is_current(lock: &Lock, path: &Path) -> bool {
-        let Some(file) = lock.flock.as_deref() else {
-            return true;
-        };
-        match (file.metadata(), std::fs::metadata(path)) {
-            (Ok(own), Ok(named)) => (own.dev(), own.ino()) == (named.dev(), named.ino()),
-            _ => false,
-        }
-    }
-}
-
-#[cfg(not(unix))]
-mod system {
-    use super::Lock;
-    use std::fs::File;
-    use std::io;
-    use std::path::Path;
-
-    pub fn wait(_: File) -> io::Result<Lock> {
-        Ok(Lock { flock: () })
-    }
-
-    pub fn share(_: File) -> io::Result<Lock> {
-        Ok(Lock { flock: () })
-    }
-
-    pub fn attempt(_: File) -> io::Result<Option<Lock>> {
-        Ok(Some(Lock { flock: () }))
-    }
-
-    pub fn is_current(_: &Lock, _: &Path) -> bool {
-        true
+fn attempted(file: File, locked: Result<(), TryLockError>) -> io::Result<Option<Lock>> {
+    match locked {
+        Ok(()) => Ok(Some(Lock(file))),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) if is_without_locks(&error) => Ok(Some(Lock(file))),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
