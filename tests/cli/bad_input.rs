@@ -70,11 +70,11 @@ fn the_wrong_kind_of_file_is_named() {
             DEVICE,
             &["linked.et is a Chakra execution trace", "--host needs"],
         ),
-        (HOST, "notes.txt", &["notes.txt is not a Kineto trace"]),
+        (HOST, "notes.txt", &["notes.txt is an unknown kind of file"]),
         (
             "other.json",
             DEVICE,
-            &["other.json is not a PyTorch execution trace"],
+            &["other.json is an unknown kind of file", "--host needs"],
         ),
     ] {
         tool.run(&format!("link --host {host} --device {device} -o out.et"))

@@ -309,7 +309,7 @@ fn inspect_knows_every_kind_and_what_takes_it() {
     );
     tool.run(&format!("analyze {log}"))
         .exits(2)
-        .complains(&["is an ASTRA-sim log; give it to `etlink simulated`"]);
+        .complains(&["is an ASTRA-sim log", "give it to `etlink simulated`"]);
     tool.run("link --device layers.txt")
         .exits(2)
         .complains(&["is a text workload of ASTRA-sim 1.0"]);

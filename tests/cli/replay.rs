@@ -304,7 +304,7 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
     tool.file("text.et", "no trace at all");
     tool.run("replay text.et")
         .exits(2)
-        .complains(&["text.et is not a Chakra trace"]);
+        .complains(&["text.et is an unknown kind of file"]);
     tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz")
         .exits(2)
         .complains(&["has no times", "--host together with the device trace"]);

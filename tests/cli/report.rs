@@ -269,7 +269,7 @@ fn what_is_no_graph_is_refused_in_words() {
     let tool = Tool::new();
     tool.run("report {pairs}/mlp-2.15.0/torch_et_0.json.gz -o x.html")
         .exits(2)
-        .complains(&["is a host trace, which has no times", "--host"]);
+        .complains(&["is a PyTorch execution trace (host trace)", "--host"]);
     tool.run("merge {pairs}/tpdp4-2.15.0 -o a").exits(0);
     tool.run("merge {pairs}/ddp2-2.15.0 -o a/b").exits(0);
     tool.run("report a -o x.html")

@@ -168,7 +168,7 @@ fn what_has_no_times_is_refused() {
     let tool = Tool::new();
     tool.run("top {pairs}/mlp-2.15.0/torch_et_0.json.gz")
         .exits(2)
-        .complains(&["is a PyTorch execution trace", "give the Kineto trace"]);
+        .complains(&["is a PyTorch execution trace", "in a Kineto trace"]);
     tool.run("top nowhere.json")
         .exits(2)
         .complains(&["cannot open nowhere.json"]);

@@ -150,7 +150,7 @@ pub fn open_any(path: &Path) -> Result<Box<dyn Read + Send>, RunError> {
         Ok(Box::new(std::io::empty()))
     } else {
         let input = open(path, &Progress::hidden())?;
-        if foreign::remedy(input.kind).is_some() {
+        if input.kind.is_foreign() {
             return Err(input.refuse_kind(WantedTrace::Times));
         }
         Ok(input.content)

@@ -991,32 +991,12 @@ impl<'s> RankEntry<'s> {
         options.progress.phase("reading");
         let mut input = input::open(path, progress)?;
         input.process = files.process;
-        let is_unknown = matches!(
-            input.kind,
-            InputKind::Unknown
-                | InputKind::NsysReport
-                | InputKind::ParquetTable
-                | InputKind::OtherSqlite
-        );
-        // known kinds without times of a program
-        let is_beside = input.kind.is_measurement()
-            || matches!(
-                input.kind,
-                InputKind::FlightRecorder
-                    | InputKind::NcclInspector
-                    | InputKind::AstraLog
-                    | InputKind::TextWorkload
-            );
-        if (is_unknown || is_beside) && is_file {
-            return Err(input.refuse_kind(WantedTrace::Times));
-        }
         if input.kind.is_device_trace() && is_file {
             return self.link_opened(OpenedTrace::File(input), progress);
         }
-        if input.kind == InputKind::HostTrace {
-            let what = " is a host trace, which has no times";
-            let remedy = "give it as --host together with the device trace of the same rank";
-            return Err(Failure::about(input.name, what).advise(remedy).into());
+        let has_times = input.kind.is_linked() || input.kind == InputKind::EtPlus;
+        if !has_times && (is_file || input.kind == InputKind::HostTrace) {
+            return Err(input.refuse_kind(WantedTrace::Times));
         }
         let name = input.name.clone();
         let (graph, unread) = if input.kind == InputKind::EtPlus {

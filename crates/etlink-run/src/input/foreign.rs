@@ -52,9 +52,10 @@ pub(super) fn foreign_kind(head: &[u8]) -> Option<InputKind> {
     None
 }
 
-/// Returns the way to get a trace instead of a file of another tool.
-pub(super) fn remedy(kind: InputKind) -> Option<&'static str> {
-    let remedy = match kind {
+/// Returns the remedy for a file of this kind where another kind is needed: the command or option
+/// that takes it, or the way to get a trace instead.
+pub(super) fn remedy(kind: InputKind) -> &'static str {
+    match kind {
         InputKind::Archive => {
             "give it to a command that takes a folder, such as `etlink merge`, with the ending .zip, \
              .tar, .tar.gz or .tar.zst; or unpack it"
@@ -75,9 +76,30 @@ pub(super) fn remedy(kind: InputKind) -> Option<&'static str> {
         }
         InputKind::Ascend => "etlink reads no traces of Ascend devices; MindStudio Insight does",
         InputKind::Proton => "record the same program with PyTorch's profiler",
-        _ => return None,
-    };
-    Some(remedy)
+        InputKind::NsysReport | InputKind::ParquetTable => {
+            "export a report of Nsight Systems with `nsys export --type sqlite` instead"
+        }
+        InputKind::ChakraEt | InputKind::ChakraJson => "give one of the traces it was made from",
+        InputKind::FlightRecorder => {
+            "give the folder of all dumps to `etlink ranks`, or put it next to the traces"
+        }
+        InputKind::NcclInspector => "give its folder to `etlink ranks`",
+        InputKind::AstraLog => "give it to `etlink simulated`",
+        InputKind::TextWorkload => "convert it to graphs with `etlink convert`",
+        InputKind::KernelMetrics | InputKind::RequestLatencies | InputKind::WorkloadCard => {
+            "give a trace of the same run, and this file as --metrics"
+        }
+        InputKind::HostTrace => "give it as --host, with the device trace of the same rank",
+        InputKind::EtPlus
+        | InputKind::KinetoTrace
+        | InputKind::XlaSpace
+        | InputKind::XlaJson
+        | InputKind::RocprofJson
+        | InputKind::RocpdSqlite
+        | InputKind::NsysSqlite => "give it as --device",
+        InputKind::OtherSqlite => "see `etlink inspect`",
+        InputKind::Unknown => "see `etlink inspect`, and `etlink check` for a .et",
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_other_tools_are_known_and_have_a_remedy() {
+    fn files_of_other_tools_are_known() {
         let mut tar = vec![b'x'; 600];
         tar[257..262].copy_from_slice(b"ustar");
         let files: [(&[u8], InputKind); 12] = [
@@ -125,7 +147,7 @@ mod tests {
         ];
         for (head, kind) in files {
             assert_eq!(foreign_kind(head), Some(kind));
-            assert!(remedy(kind).is_some(), "{kind:?}");
+            assert!(kind.is_foreign(), "{kind:?}");
         }
         let traces: [&[u8]; 3] = [
             b"{\"schemaVersion\": 1, \"traceEvents\": [{\"cat\": \"cpu_op\", \"name\": \"devtools.timeline\"}]}",

@@ -161,16 +161,7 @@ impl InputKind {
             InputKind::TextWorkload => "convert, with --ranks",
             InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
             InputKind::Archive => "all commands that take a folder",
-            InputKind::ParquetTable
-            | InputKind::OtherSqlite
-            | InputKind::OtherPacking
-            | InputKind::Html
-            | InputKind::MemorySnapshot
-            | InputKind::DevTools
-            | InputKind::Rocprof
-            | InputKind::Ascend
-            | InputKind::Proton
-            | InputKind::Unknown => "nothing",
+            _ => "nothing",
         }
     }
 
@@ -198,6 +189,21 @@ impl InputKind {
     /// Returns true if the file may contain several recorded processes.
     pub fn has_processes(self) -> bool {
         matches!(self, InputKind::NsysSqlite | InputKind::RocpdSqlite)
+    }
+
+    /// Returns true for files of other tools, which etlink only recognises.
+    pub(super) fn is_foreign(self) -> bool {
+        matches!(
+            self,
+            InputKind::Archive
+                | InputKind::OtherPacking
+                | InputKind::Html
+                | InputKind::MemorySnapshot
+                | InputKind::DevTools
+                | InputKind::Rocprof
+                | InputKind::Ascend
+                | InputKind::Proton
+        )
     }
 
     /// Returns true if the file is an already linked graph.
