@@ -37,42 +37,34 @@ impl ExportReader<'_> {
         ];
         let filter = self.of_threads();
         let mut anomalies = Anomalies::default();
-        let mut scan_anomalies = Anomalies::default();
         let (mut runtime, mut driver) = (0, 0);
         let (strings, assembler) = (&mut self.strings, &mut self.assembler);
-        scan_rows(
-            self.connection,
-            table,
-            &columns,
-            filter,
-            &mut scan_anomalies,
-            |cells| {
-                let class = cells.int(5);
-                if class.is_some_and(|class| BACKTRACES.contains(&class)) {
-                    return;
-                }
-                let Some((start, duration)) = row_times(cells, CALLS, &mut anomalies) else {
-                    return;
-                };
-                let thread = cells.int(2).unwrap_or(0);
-                let pid = GlobalPid::of_thread(thread).pid();
-                let call = RuntimeCall {
-                    name: strings.call_name(cells.int(4), &mut assembler.trace.names),
-                    thread: assembler.thread_index(pid, thread_id(thread)),
-                    start,
-                    duration,
-                    correlation: correlation(cells.int(3)),
-                    external_id: -1,
-                    kernel: NameId::EMPTY,
-                };
-                assembler.trace.calls.push(call);
-                match class {
-                    Some(DRIVER) => driver += 1,
-                    _ => runtime += 1,
-                }
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+        let scanned = scan_rows(self.connection, table, &columns, filter, |cells| {
+            let class = cells.int(5);
+            if class.is_some_and(|class| BACKTRACES.contains(&class)) {
+                return;
+            }
+            let Some((start, duration)) = row_times(cells, CALLS, &mut anomalies) else {
+                return;
+            };
+            let thread = cells.int(2).unwrap_or(0);
+            let pid = GlobalPid::of_thread(thread).pid();
+            let call = RuntimeCall {
+                name: strings.call_name(cells.int(4), &mut assembler.trace.names),
+                thread: assembler.thread_index(pid, thread_id(thread)),
+                start,
+                duration,
+                correlation: correlation(cells.int(3)),
+                external_id: -1,
+                kernel: NameId::EMPTY,
+            };
+            assembler.trace.calls.push(call);
+            match class {
+                Some(DRIVER) => driver += 1,
+                _ => runtime += 1,
+            }
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows("X cuda_runtime", runtime);
         self.count_rows("X cuda_driver", driver);
         Ok(())

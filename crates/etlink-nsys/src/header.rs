@@ -1,7 +1,7 @@
 //! Report facts around the events: clock, machine, devices, thread names.
 
 use crate::{Error, ExportReader, GlobalPid};
-use etlink_model::{Anomalies, GlobalRank, TraceRecorder, TrackLabel, UnixNs};
+use etlink_model::{GlobalRank, TraceRecorder, TrackLabel, UnixNs};
 use etlink_sqlite::{RowCells, RowFilter, scan_rows};
 
 /// Largest number of devices in a machine; more are damage.
@@ -50,18 +50,11 @@ impl ExportReader<'_> {
         let Some(table) = self.tables.table(name) else {
             return Ok(());
         };
-        let (connection, mut anomalies) = (self.connection, Anomalies::default());
-        scan_rows(
-            connection,
-            table,
-            columns,
-            filter,
-            &mut anomalies,
-            |cells| {
-                take(self, cells);
-            },
-        )?;
-        self.note_anomalies([anomalies]);
+        let connection = self.connection;
+        let scanned = scan_rows(connection, table, columns, filter, |cells| {
+            take(self, cells);
+        })?;
+        self.note_anomalies([scanned.anomalies]);
         Ok(())
     }
 

@@ -33,30 +33,23 @@ impl ExportReader<'_> {
         };
         let columns = ["start", "end", "globalTid", "nameId"];
         let (connection, filter) = (self.connection, self.of_threads());
-        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut anomalies = Anomalies::default();
         let mut count = 0;
-        scan_rows(
-            connection,
-            table,
-            &columns,
-            filter,
-            &mut scan_anomalies,
-            |cells| {
-                let Some((start, duration)) = row_times(cells, OVERHEAD, &mut anomalies) else {
-                    return;
-                };
-                let event = AuxiliaryEvent {
-                    kind: AuxiliaryKind::Overhead,
-                    name: self.string(cells.int(3)),
-                    thread: ThreadIdx::NONE,
-                    start,
-                    duration,
-                };
-                self.assembler.trace.auxiliary.push(event);
-                count += 1;
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+        let scanned = scan_rows(connection, table, &columns, filter, |cells| {
+            let Some((start, duration)) = row_times(cells, OVERHEAD, &mut anomalies) else {
+                return;
+            };
+            let event = AuxiliaryEvent {
+                kind: AuxiliaryKind::Overhead,
+                name: self.string(cells.int(3)),
+                thread: ThreadIdx::NONE,
+                start,
+                duration,
+            };
+            self.assembler.trace.auxiliary.push(event);
+            count += 1;
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows("X overhead", count);
         Ok(())
     }
@@ -80,50 +73,43 @@ impl ExportReader<'_> {
         let phase = self.assembler.intern("C");
         let category = self.assembler.intern("gpu_metrics");
         let columns = ["timestamp", "typeId", "metricId", "value"];
-        let (mut anomalies, mut times) = (Anomalies::default(), Anomalies::default());
+        let mut times = Anomalies::default();
         let connection = self.connection;
         let mut known: FxHashMap<(i64, i64), NameId> = FxHashMap::default();
-        let count = scan_rows(
-            connection,
-            table,
-            &columns,
-            RowFilter::All,
-            &mut anomalies,
-            |cells| {
-                let time = time_in_range(cells, &mut times);
-                let (Some(time), Some(value)) = (time, cells.int(3)) else {
-                    return;
-                };
-                let kind = (cells.int(1).unwrap_or(0), cells.int(2).unwrap_or(0));
-                let name = *known.entry(kind).or_insert_with(|| {
-                    let unnamed = format!("metric {}", kind.1);
-                    let name = names.get(&kind).unwrap_or(&unnamed);
-                    self.assembler
-                        .intern(&format!("GPU {} {name}", kind.0 & 0xff))
-                });
-                let text = format!("{{\"value\": {value}}}");
-                let start = details.text.len() as u64;
-                details.text.extend_from_slice(text.as_bytes());
-                details.others.push(OtherEvent {
-                    phase,
-                    name,
-                    start: time,
-                    duration: DurationNs::ZERO,
-                });
-                details.other_details.push(EventDetail {
-                    category,
-                    track: 0,
-                    args: TextSpan {
-                        start,
-                        bytes: u32::try_from(text.len()).unwrap_or(0),
-                    },
-                });
-            },
-        )?;
-        self.note_anomalies([anomalies, times]);
-        self.count_rows("C gpu_metrics", count);
+        let scanned = scan_rows(connection, table, &columns, RowFilter::All, |cells| {
+            let time = time_in_range(cells, &mut times);
+            let (Some(time), Some(value)) = (time, cells.int(3)) else {
+                return;
+            };
+            let kind = (cells.int(1).unwrap_or(0), cells.int(2).unwrap_or(0));
+            let name = *known.entry(kind).or_insert_with(|| {
+                let unnamed = format!("metric {}", kind.1);
+                let name = names.get(&kind).unwrap_or(&unnamed);
+                self.assembler
+                    .intern(&format!("GPU {} {name}", kind.0 & 0xff))
+            });
+            let text = format!("{{\"value\": {value}}}");
+            let start = details.text.len() as u64;
+            details.text.extend_from_slice(text.as_bytes());
+            details.others.push(OtherEvent {
+                phase,
+                name,
+                start: time,
+                duration: DurationNs::ZERO,
+            });
+            details.other_details.push(EventDetail {
+                category,
+                track: 0,
+                args: TextSpan {
+                    start,
+                    bytes: u32::try_from(text.len()).unwrap_or(0),
+                },
+            });
+        })?;
+        self.note_anomalies([scanned.anomalies, times]);
+        self.count_rows("C gpu_metrics", scanned.count);
         // Details exist for all events or for none; a trace without counters needs none.
-        if count > 0 {
+        if scanned.count > 0 {
             self.assembler.trace.details = Some(Box::new(details));
         }
         Ok(())
@@ -135,22 +121,14 @@ impl ExportReader<'_> {
             return Ok(names);
         };
         let columns = ["typeId", "metricId", "metricName"];
-        let mut anomalies = Anomalies::default();
-        scan_rows(
-            self.connection,
-            table,
-            &columns,
-            RowFilter::All,
-            &mut anomalies,
-            |cells| {
-                if let (Some(kind), Some(metric), Some(name)) =
-                    (cells.int(0), cells.int(1), cells.text(2))
-                {
-                    names.insert((kind, metric), name.into_owned());
-                }
-            },
-        )?;
-        self.note_anomalies([anomalies]);
+        let scanned = scan_rows(self.connection, table, &columns, RowFilter::All, |cells| {
+            if let (Some(kind), Some(metric), Some(name)) =
+                (cells.int(0), cells.int(1), cells.text(2))
+            {
+                names.insert((kind, metric), name.into_owned());
+            }
+        })?;
+        self.note_anomalies([scanned.anomalies]);
         Ok(names)
     }
 }

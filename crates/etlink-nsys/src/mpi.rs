@@ -50,49 +50,42 @@ impl ExportReader<'_> {
             "remoteRank",
         ];
         let (connection, filter) = (self.connection, self.of_threads());
-        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut anomalies = Anomalies::default();
         let mut count = 0;
-        scan_rows(
-            connection,
-            table,
-            &columns,
-            filter,
-            &mut scan_anomalies,
-            |cells| {
-                let Some(times) = row_times(cells, name, &mut anomalies) else {
-                    return;
-                };
-                let text = self.string(cells.int(3));
-                let trace = &mut self.assembler.trace;
-                let function = trace.names.get(text);
-                let asynchronous = is_immediate(function);
-                let kind = match name {
-                    COLLECTIVES | MESSAGES => mpi_kind(function),
-                    _ => CollectiveKind::Other,
-                };
-                let communicator = cells.bits(4);
-                let ranks = communicator.and_then(|of| communicators.sizes.get(&of));
-                let (input, output) = match (cells.uint(5), cells.uint(6)) {
-                    (Some(sent), Some(received)) => (sent, received),
-                    (size, _) => {
-                        let ranks = ranks.copied().unwrap_or(0);
-                        input_and_output(kind, size.unwrap_or(0), ranks)
-                    }
-                };
-                let facts = CommFacts {
-                    input,
-                    output,
-                    is_sized: cells.uint(5).is_some(),
-                    peer: cells.int(8).or(cells.int(7)).filter(|rank| *rank >= 0),
-                    communicator,
-                    asynchronous,
-                };
-                let collective = communicators.push_record(trace, kind, facts);
-                self.push_op(text, cells.int(2).unwrap_or(0), times, collective);
-                count += 1;
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+        let scanned = scan_rows(connection, table, &columns, filter, |cells| {
+            let Some(times) = row_times(cells, name, &mut anomalies) else {
+                return;
+            };
+            let text = self.string(cells.int(3));
+            let trace = &mut self.assembler.trace;
+            let function = trace.names.get(text);
+            let asynchronous = is_immediate(function);
+            let kind = match name {
+                COLLECTIVES | MESSAGES => mpi_kind(function),
+                _ => CollectiveKind::Other,
+            };
+            let communicator = cells.bits(4);
+            let ranks = communicator.and_then(|of| communicators.sizes.get(&of));
+            let (input, output) = match (cells.uint(5), cells.uint(6)) {
+                (Some(sent), Some(received)) => (sent, received),
+                (size, _) => {
+                    let ranks = ranks.copied().unwrap_or(0);
+                    input_and_output(kind, size.unwrap_or(0), ranks)
+                }
+            };
+            let facts = CommFacts {
+                input,
+                output,
+                is_sized: cells.uint(5).is_some(),
+                peer: cells.int(8).or(cells.int(7)).filter(|rank| *rank >= 0),
+                communicator,
+                asynchronous,
+            };
+            let collective = communicators.push_record(trace, kind, facts);
+            self.push_op(text, cells.int(2).unwrap_or(0), times, collective);
+            count += 1;
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows("X mpi", count);
         Ok(())
     }
@@ -105,32 +98,24 @@ impl ExportReader<'_> {
         };
         let own = self.assembler.trace.header.rank.map(|rank| rank.0);
         let columns = ["rank", "commHandle", "size", "members"];
-        let mut anomalies = Anomalies::default();
-        scan_rows(
-            self.connection,
-            table,
-            &columns,
-            RowFilter::All,
-            &mut anomalies,
-            |cells| {
-                // The table states the rank that created a communicator, but no process.
-                let is_other = own.is_some() && cells.int(0).is_some_and(|rank| Some(rank) != own);
-                if is_other {
-                    return;
-                }
-                let Some(handle) = cells.bits(1) else {
-                    return;
-                };
-                if let Some(size) = cells.uint(2) {
-                    communicators.sizes.insert(handle, size);
-                }
-                let members = cells.text(3);
-                if let Some(members) = members.as_deref().and_then(member_list) {
-                    communicators.members.insert(handle, members);
-                }
-            },
-        )?;
-        self.note_anomalies([anomalies]);
+        let scanned = scan_rows(self.connection, table, &columns, RowFilter::All, |cells| {
+            // The table states the rank that created a communicator, but no process.
+            let is_other = own.is_some() && cells.int(0).is_some_and(|rank| Some(rank) != own);
+            if is_other {
+                return;
+            }
+            let Some(handle) = cells.bits(1) else {
+                return;
+            };
+            if let Some(size) = cells.uint(2) {
+                communicators.sizes.insert(handle, size);
+            }
+            let members = cells.text(3);
+            if let Some(members) = members.as_deref().and_then(member_list) {
+                communicators.members.insert(handle, members);
+            }
+        })?;
+        self.note_anomalies([scanned.anomalies]);
         Ok(communicators)
     }
 }

@@ -88,22 +88,17 @@ impl ExportReader<'_> {
             domains: self.domains(table)?,
             ..RangeReading::default()
         };
-        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut anomalies = Anomalies::default();
         let (connection, filter) = (self.connection, self.of_threads());
-        scan_rows(
-            connection,
-            table,
-            &COLUMNS,
-            filter,
-            &mut scan_anomalies,
-            |cells| match cells.int(2) {
+        let scanned = scan_rows(connection, table, &COLUMNS, filter, |cells| {
+            match cells.int(2) {
                 Some(PUSH_POP | START_END) => self.push_range(cells, &mut reading, &mut anomalies),
                 Some(THREAD_NAME) => self.name_thread(cells),
                 Some(DOMAIN) => {}
                 _ => reading.others += 1,
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+            }
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows("X cpu_op", reading.ops);
         self.count_rows("X user_annotation", reading.annotations);
         self.count_rows("i nvtx", reading.others);
@@ -123,27 +118,19 @@ impl ExportReader<'_> {
             value: DOMAIN,
         };
         let columns = ["globalTid", "domainId", "text", "textId"];
-        let mut ignored = Anomalies::default();
         let process = self.global_pid();
         let strings = &mut self.strings;
-        scan_rows(
-            self.connection,
-            table,
-            &columns,
-            filter,
-            &mut ignored,
-            |cells| {
-                let of = cells.int(0).map(GlobalPid::of_thread);
-                if of.is_some() && process.is_some() && of != process {
-                    return;
-                }
-                let name = cells.text(2).map(|name| name.into_owned());
-                let name = name.or_else(|| strings.text(cells.int(3)?));
-                if let (Some(domain), Some(name)) = (cells.int(1), name) {
-                    domains.insert(domain, RangeDomain::from_name(&name));
-                }
-            },
-        )?;
+        scan_rows(self.connection, table, &columns, filter, |cells| {
+            let of = cells.int(0).map(GlobalPid::of_thread);
+            if of.is_some() && process.is_some() && of != process {
+                return;
+            }
+            let name = cells.text(2).map(|name| name.into_owned());
+            let name = name.or_else(|| strings.text(cells.int(3)?));
+            if let (Some(domain), Some(name)) = (cells.int(1), name) {
+                domains.insert(domain, RangeDomain::from_name(&name));
+            }
+        })?;
         Ok(domains)
     }
 

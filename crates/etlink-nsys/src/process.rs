@@ -3,7 +3,6 @@
 use crate::global_pid::{GlobalPid, TID_BITS};
 use crate::ranks::{ProcessRank, process_ranks};
 use crate::{Error, calls, nvtx, rows};
-use etlink_model::Anomalies;
 use etlink_sqlite::{RowFilter, SqliteTable, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,19 +100,11 @@ fn process_names(
         return Ok(names);
     };
     let columns = ["globalPid", "name"];
-    let mut ignored = Anomalies::default();
-    scan_rows(
-        connection,
-        table,
-        &columns,
-        RowFilter::All,
-        &mut ignored,
-        |cells| {
-            if let (Some(process), Some(name)) = (cells.int(0), cells.text(1)) {
-                let name = || name.into_owned();
-                names.entry(GlobalPid(process)).or_insert_with(name);
-            }
-        },
-    )?;
+    scan_rows(connection, table, &columns, RowFilter::All, |cells| {
+        if let (Some(process), Some(name)) = (cells.int(0), cells.text(1)) {
+            let name = || name.into_owned();
+            names.entry(GlobalPid(process)).or_insert_with(name);
+        }
+    })?;
     Ok(names)
 }

@@ -3,7 +3,6 @@
 use crate::names::mpi_rank_name;
 use crate::payload::NcclPayload;
 use crate::{Error, GlobalPid, nvtx};
-use etlink_model::Anomalies;
 use etlink_sqlite::{RowFilter, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,20 +90,12 @@ fn mpi_table(
     let Some(table) = tables.table("MPI_RANKS") else {
         return Ok(found);
     };
-    let mut ignored = Anomalies::default();
     let columns = ["globalTid", "rank"];
-    scan_rows(
-        connection,
-        table,
-        &columns,
-        RowFilter::All,
-        &mut ignored,
-        |cells| {
-            if let (Some(thread), Some(rank)) = (cells.int(0), cells.int(1)) {
-                note_rank(&mut found, thread, rank, RankSource::MpiTable);
-            }
-        },
-    )?;
+    scan_rows(connection, table, &columns, RowFilter::All, |cells| {
+        if let (Some(thread), Some(rank)) = (cells.int(0), cells.int(1)) {
+            note_rank(&mut found, thread, rank, RankSource::MpiTable);
+        }
+    })?;
     Ok(found)
 }
 
@@ -143,18 +134,10 @@ fn thread_names(
             ignored_bits: 0,
             value: nvtx::THREAD_NAME,
         };
-        let mut ignored = Anomalies::default();
         let columns = ["globalTid", "text"];
-        scan_rows(
-            connection,
-            table,
-            &columns,
-            of_kind,
-            &mut ignored,
-            |cells| {
-                note(cells.int(0), cells.text(1).as_deref());
-            },
-        )?;
+        scan_rows(connection, table, &columns, of_kind, |cells| {
+            note(cells.int(0), cells.text(1).as_deref());
+        })?;
     }
     Ok(found)
 }
@@ -221,27 +204,19 @@ fn environment(
         return Ok(found);
     }
     let mut values: BTreeMap<String, i64> = BTreeMap::new();
-    let mut ignored = Anomalies::default();
     let columns = ["name", "value"];
-    scan_rows(
-        connection,
-        table,
-        &columns,
-        RowFilter::All,
-        &mut ignored,
-        |cells| {
-            let is_variable = cells
-                .text(0)
-                .is_some_and(|name| name.ends_with(":ENVIRONMENT_VARIABLE"));
-            let text = if is_variable { cells.text(1) } else { None };
-            let variable = text.as_deref().and_then(|text| text.split_once('='));
-            if let Some((name, value)) = variable
-                && let Ok(value) = value.trim_matches('"').parse()
-            {
-                values.insert(name.to_owned(), value);
-            }
-        },
-    )?;
+    scan_rows(connection, table, &columns, RowFilter::All, |cells| {
+        let is_variable = cells
+            .text(0)
+            .is_some_and(|name| name.ends_with(":ENVIRONMENT_VARIABLE"));
+        let text = if is_variable { cells.text(1) } else { None };
+        let variable = text.as_deref().and_then(|text| text.split_once('='));
+        if let Some((name, value)) = variable
+            && let Ok(value) = value.trim_matches('"').parse()
+        {
+            values.insert(name.to_owned(), value);
+        }
+    })?;
     for (rank, size) in VARIABLES {
         let Some(rank) = values.get(rank).copied() else {
             continue;

@@ -147,32 +147,25 @@ impl ExportReader<'_> {
         };
         let category_name = self.assembler.intern(category);
         let (connection, filter) = (self.connection, self.of_process());
-        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut anomalies = Anomalies::default();
         let mut count = 0;
         let mut last: Option<(DeviceQueue, QueueIdx)> = None;
-        scan_rows(
-            connection,
-            table,
-            columns,
-            filter,
-            &mut scan_anomalies,
-            |cells| {
-                let Some((mut row, queue)) = common_row(cells, name, &mut anomalies) else {
-                    return;
-                };
-                row.category = category_name;
-                fill(self, cells, &mut row);
-                // Neighbouring rows are mostly of one stream, whose number is looked up once.
-                row.queue = match last {
-                    Some((known, index)) if known == queue => index,
-                    _ => self.assembler.queue_index(queue),
-                };
-                last = Some((queue, row.queue));
-                self.assembler.trace.rows.push(row);
-                count += 1;
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+        let scanned = scan_rows(connection, table, columns, filter, |cells| {
+            let Some((mut row, queue)) = common_row(cells, name, &mut anomalies) else {
+                return;
+            };
+            row.category = category_name;
+            fill(self, cells, &mut row);
+            // Neighbouring rows are mostly of one stream, whose number is looked up once.
+            row.queue = match last {
+                Some((known, index)) if known == queue => index,
+                _ => self.assembler.queue_index(queue),
+            };
+            last = Some((queue, row.queue));
+            self.assembler.trace.rows.push(row);
+            count += 1;
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows(&format!("X {category}"), count);
         Ok(())
     }

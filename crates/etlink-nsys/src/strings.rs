@@ -1,7 +1,7 @@
 //! `StringIds`: texts that rows refer to by number.
 
 use crate::Error;
-use etlink_model::{Anomalies, NameId, Names};
+use etlink_model::{NameId, Names};
 use etlink_sqlite::{RowFilter, SqliteTables, scan_rows, unless_damaged};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 /// Texts by number. Texts that no row of the trace refers to, which are most (functions of call
 /// stacks), are not read.
+#[derive(Default)]
 pub(crate) struct StringTable<'c> {
     query: Option<Statement<'c>>,
     /// All texts, if the table cannot be searched by number.
@@ -25,13 +26,7 @@ impl<'c> StringTable<'c> {
         connection: &'c Connection,
         tables: &SqliteTables,
     ) -> Result<StringTable<'c>, Error> {
-        let mut strings = StringTable {
-            query: None,
-            loaded: FxHashMap::default(),
-            names: FxHashMap::default(),
-            calls: FxHashMap::default(),
-            failure: None,
-        };
+        let mut strings = StringTable::default();
         let Some(table) = tables.table("StringIds") else {
             return Ok(strings);
         };
@@ -42,13 +37,11 @@ impl<'c> StringTable<'c> {
             return Ok(strings);
         }
         // Other tools copy the table without its key; each search would then scan all of it.
-        let mut ignored = Anomalies::default();
         scan_rows(
             connection,
             table,
             &["id", "value"],
             RowFilter::All,
-            &mut ignored,
             |cells| {
                 if let (Some(id), Some(text)) = (cells.int(0), cells.text(1)) {
                     strings.loaded.insert(id, text.into_owned());

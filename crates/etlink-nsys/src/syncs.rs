@@ -87,54 +87,47 @@ impl ExportReader<'_> {
             "eventSyncId",
         ];
         let filter = self.of_process();
-        let (mut anomalies, mut scan_anomalies) = (Anomalies::default(), Anomalies::default());
+        let mut anomalies = Anomalies::default();
         let assembler = &mut self.assembler;
         let mut count = 0;
-        scan_rows(
-            self.connection,
-            table,
-            &columns,
-            filter,
-            &mut scan_anomalies,
-            |cells| {
-                let Some((start, duration)) = row_times(cells, SYNCS, &mut anomalies) else {
-                    return;
-                };
-                let queue = DeviceQueue {
-                    device: cells.int(2).unwrap_or(0),
-                    context: cells.int(3).unwrap_or(0),
-                    stream: stream(cells.int(4)),
-                };
-                let id = correlation(cells.int(5));
-                let event = stream(cells.int(7));
-                let waits = matches!(cells.int(6), Some(EVENT_SYNC | STREAM_WAIT));
-                let record = Some(event)
-                    .filter(|event| waits && *event >= 0)
-                    .and_then(|event| records.find(queue.context, event, cells.int(8), id));
-                // Nsight Systems of 2022 writes a device synchronisation as a wait for a negative
-                // event.
-                let kind = match cells.int(6) {
-                    Some(EVENT_SYNC) if event < 0 && queue.stream < 0 => Some(CONTEXT_SYNC),
-                    kind => kind,
-                };
-                let row = SyncRow {
-                    name: assembler.intern(sync_name(kind)),
-                    queue: assembler.queue_index(queue),
-                    unsigned: false,
-                    start,
-                    duration,
-                    correlation: id,
-                    wait_stream: record.map_or(-1, |record| record.stream),
-                    wait_record: record
-                        .filter(|record| record.correlation > 0)
-                        .map_or(Correlation::NONE, |record| Correlation(record.correlation)),
-                    wait_event: if waits { event } else { -1 },
-                };
-                assembler.trace.syncs.push(row);
-                count += 1;
-            },
-        )?;
-        self.note_anomalies([anomalies, scan_anomalies]);
+        let scanned = scan_rows(self.connection, table, &columns, filter, |cells| {
+            let Some((start, duration)) = row_times(cells, SYNCS, &mut anomalies) else {
+                return;
+            };
+            let queue = DeviceQueue {
+                device: cells.int(2).unwrap_or(0),
+                context: cells.int(3).unwrap_or(0),
+                stream: stream(cells.int(4)),
+            };
+            let id = correlation(cells.int(5));
+            let event = stream(cells.int(7));
+            let waits = matches!(cells.int(6), Some(EVENT_SYNC | STREAM_WAIT));
+            let record = Some(event)
+                .filter(|event| waits && *event >= 0)
+                .and_then(|event| records.find(queue.context, event, cells.int(8), id));
+            // Nsight Systems of 2022 writes a device synchronisation as a wait for a negative
+            // event.
+            let kind = match cells.int(6) {
+                Some(EVENT_SYNC) if event < 0 && queue.stream < 0 => Some(CONTEXT_SYNC),
+                kind => kind,
+            };
+            let row = SyncRow {
+                name: assembler.intern(sync_name(kind)),
+                queue: assembler.queue_index(queue),
+                unsigned: false,
+                start,
+                duration,
+                correlation: id,
+                wait_stream: record.map_or(-1, |record| record.stream),
+                wait_record: record
+                    .filter(|record| record.correlation > 0)
+                    .map_or(Correlation::NONE, |record| Correlation(record.correlation)),
+                wait_event: if waits { event } else { -1 },
+            };
+            assembler.trace.syncs.push(row);
+            count += 1;
+        })?;
+        self.note_anomalies([anomalies, scanned.anomalies]);
         self.count_rows("X cuda_sync", count);
         Ok(())
     }
@@ -152,27 +145,19 @@ impl ExportReader<'_> {
             "streamId",
         ];
         let filter = self.of_process();
-        let mut anomalies = Anomalies::default();
-        let count = scan_rows(
-            self.connection,
-            table,
-            &columns,
-            filter,
-            &mut anomalies,
-            |cells| {
-                if let (Some(event), Some(correlation)) = (cells.int(1), cells.int(3)) {
-                    let stream = stream(cells.int(4));
-                    let record = EventRecord {
-                        correlation,
-                        stream,
-                    };
-                    records.push(cells.int(0).unwrap_or(0), event, cells.int(2), record);
-                }
-            },
-        )?;
+        let scanned = scan_rows(self.connection, table, &columns, filter, |cells| {
+            if let (Some(event), Some(correlation)) = (cells.int(1), cells.int(3)) {
+                let stream = stream(cells.int(4));
+                let record = EventRecord {
+                    correlation,
+                    stream,
+                };
+                records.push(cells.int(0).unwrap_or(0), event, cells.int(2), record);
+            }
+        })?;
         records.sort();
-        self.note_anomalies([anomalies]);
-        self.count_rows("i cuda_event", count);
+        self.note_anomalies([scanned.anomalies]);
+        self.count_rows("i cuda_event", scanned.count);
         Ok(records)
     }
 }

@@ -271,18 +271,11 @@ impl RocpdReader<'_> {
             return Ok(());
         };
         let (names, mut anomalies) = (&mut self.names, Anomalies::default());
-        let mut own = std::mem::take(&mut self.anomalies);
-        let scanned = scan_rows(
-            self.connection,
-            &table,
-            columns,
-            RowFilter::All,
-            &mut own,
-            |cells| take(cells, names, &mut anomalies),
-        );
-        self.anomalies = own;
+        let scanned = scan_rows(self.connection, &table, columns, RowFilter::All, |cells| {
+            take(cells, names, &mut anomalies);
+        })?;
+        self.anomalies.merge(scanned.anomalies);
         self.anomalies.merge(anomalies);
-        scanned?;
         Ok(())
     }
 

@@ -13,18 +13,17 @@
 //! [`set_safe_limits`] first: a file from an untrusted source can hold views and triggers.
 //!
 //! ```
-//! use etlink_model::Anomalies;
 //! use etlink_sqlite::{RowFilter, SqliteTables, scan_rows, set_safe_limits};
 //!
 //! let mut connection = rusqlite::Connection::open_in_memory()?;
 //! connection.execute_batch("CREATE TABLE CALLS (start, name); INSERT INTO CALLS VALUES (5, 'f');")?;
 //! set_safe_limits(&mut connection)?;
 //! let tables = SqliteTables::probe(&connection)?;
-//! let (mut anomalies, mut starts) = (Anomalies::default(), vec![]);
+//! let mut starts = vec![];
 //! if let Some(calls) = tables.table("CALLS") {
 //!     // no file has `end` here: it reads as NULL
 //!     let columns = ["start", "end", "name"];
-//!     scan_rows(&connection, calls, &columns, RowFilter::All, &mut anomalies, |cells| {
+//!     scan_rows(&connection, calls, &columns, RowFilter::All, |cells| {
 //!         assert_eq!(cells.text(2).as_deref(), Some("f"));
 //!         starts.push((cells.int(0), cells.int(1)));
 //!     })?;
@@ -47,7 +46,7 @@ pub use cells::RowCells;
 pub use error::{Error, unless_damaged};
 pub use query::scan_query;
 pub use query_steps::begin_query;
-pub use scan::{RowFilter, scan_rows};
+pub use scan::{RowFilter, ScannedRows, scan_rows};
 pub use tables::{SqliteTable, SqliteTables};
 
 use rusqlite::Connection;

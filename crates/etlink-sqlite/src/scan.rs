@@ -23,8 +23,17 @@ pub enum RowFilter<'a> {
     },
 }
 
-/// Passes each row of a table to `take`, in the table's order, and returns their number. Columns
-/// that the table lacks read as NULL. O(rows); memory of one row.
+/// Rows of a table that were passed on.
+#[derive(Debug)]
+pub struct ScannedRows {
+    /// Number of rows.
+    pub count: u64,
+    /// Damage of the table and its cells.
+    pub anomalies: Anomalies,
+}
+
+/// Passes each row of a table to `take`, in the table's order. Columns that the table lacks read as
+/// NULL. O(rows); memory of one row.
 ///
 /// If the table is damaged, the rows before the damage are passed, and
 /// [`TableDamaged`](AnomalyKind::TableDamaged) is counted. A table with more rows than fit into the
@@ -37,14 +46,18 @@ pub fn scan_rows(
     table: &SqliteTable,
     columns: &[&str],
     filter: RowFilter<'_>,
-    anomalies: &mut Anomalies,
     mut take: impl FnMut(&RowCells<'_, '_>),
-) -> Result<u64, Error> {
+) -> Result<ScannedRows, Error> {
+    let mut anomalies = Anomalies::default();
     let failed = |source| Error::of(&table.name, source);
     begin_query();
     let mut query = match connection.prepare(&select(table, columns, filter)) {
         Ok(query) => query,
-        Err(error) => return damaged(table, 0, error, anomalies),
+        Err(error) => {
+            damaged(table, 0, error, &mut anomalies)?;
+            let count = 0;
+            return Ok(ScannedRows { count, anomalies });
+        }
     };
     let most = stored_bytes(connection).map_err(failed)? / LEAST_ROW_BYTES;
     let mut rows = match filter {
@@ -58,12 +71,12 @@ pub fn scan_rows(
             Ok(Some(row)) => row,
             Ok(None) => break,
             Err(error) => {
-                damaged(table, count, error, anomalies)?;
+                damaged(table, count, error, &mut anomalies)?;
                 break;
             }
         };
         if count >= most {
-            note_damage(table, count, MORE_THAN_FIT, anomalies);
+            note_damage(table, count, MORE_THAN_FIT, &mut anomalies);
             break;
         }
         let cells = RowCells::new(row);
@@ -77,7 +90,7 @@ pub fn scan_rows(
         count += 1;
     }
     anomalies.add(AnomalyKind::BadCell, bad, first_bad);
-    Ok(count)
+    Ok(ScannedRows { count, anomalies })
 }
 
 fn select(table: &SqliteTable, columns: &[&str], filter: RowFilter<'_>) -> String {
@@ -125,7 +138,7 @@ fn damaged(
     rows: u64,
     error: rusqlite::Error,
     anomalies: &mut Anomalies,
-) -> Result<u64, Error> {
+) -> Result<(), Error> {
     if is_endless(&error) {
         note_damage(table, rows, MORE_THAN_FIT, anomalies);
     } else if is_damage(&error) {
@@ -133,7 +146,7 @@ fn damaged(
     } else {
         return Err(Error::of(&table.name, error));
     }
-    Ok(rows)
+    Ok(())
 }
 
 fn note_damage(table: &SqliteTable, rows: u64, reason: &str, anomalies: &mut Anomalies) {

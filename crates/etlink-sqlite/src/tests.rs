@@ -1,5 +1,5 @@
 use crate::{Error, RowFilter, SqliteTables, scan_rows, set_safe_limits};
-use etlink_model::{Anomalies, AnomalyKind};
+use etlink_model::AnomalyKind;
 use proptest::prelude::*;
 use rusqlite::{Connection, MAIN_DB};
 
@@ -12,18 +12,13 @@ fn database(sql: &str) -> Connection {
 
 fn ints(connection: &Connection, table: &str, columns: &[&str]) -> (Vec<Vec<Option<i64>>>, u64) {
     let tables = SqliteTables::probe(connection).unwrap();
-    let (mut anomalies, mut found) = (Anomalies::default(), vec![]);
+    let mut found = vec![];
     let table = tables.table(table).unwrap();
-    scan_rows(
-        connection,
-        table,
-        columns,
-        RowFilter::All,
-        &mut anomalies,
-        |cells| found.push((0..columns.len()).map(|at| cells.int(at)).collect()),
-    )
+    let scanned = scan_rows(connection, table, columns, RowFilter::All, |cells| {
+        found.push((0..columns.len()).map(|at| cells.int(at)).collect())
+    })
     .unwrap();
-    (found, anomalies.count(AnomalyKind::BadCell))
+    (found, scanned.anomalies.count(AnomalyKind::BadCell))
 }
 
 #[test]
@@ -47,17 +42,11 @@ fn cells_of_all_types() {
 fn texts_that_are_no_utf8_are_kept() {
     let connection = database("CREATE TABLE t (a); INSERT INTO t VALUES (CAST(x'41FF' AS TEXT));");
     let tables = SqliteTables::probe(&connection).unwrap();
-    let mut anomalies = Anomalies::default();
     let mut text = String::new();
     let table = tables.table("t").unwrap();
-    scan_rows(
-        &connection,
-        table,
-        &["a"],
-        RowFilter::All,
-        &mut anomalies,
-        |cells| text = cells.text(0).unwrap().into_owned(),
-    )
+    scan_rows(&connection, table, &["a"], RowFilter::All, |cells| {
+        text = cells.text(0).unwrap().into_owned()
+    })
     .unwrap();
     assert_eq!(text, "A\u{fffd}");
 }
@@ -66,7 +55,6 @@ fn texts_that_are_no_utf8_are_kept() {
 fn filters_by_the_high_bits() {
     let connection = database("CREATE TABLE t (tid); INSERT INTO t VALUES (513), (514), (769);");
     let tables = SqliteTables::probe(&connection).unwrap();
-    let mut anomalies = Anomalies::default();
     let mut found = vec![];
     let filter = RowFilter::Equal {
         column: "tid",
@@ -74,15 +62,10 @@ fn filters_by_the_high_bits() {
         value: 2,
     };
     let table = tables.table("t").unwrap();
-    let count = scan_rows(
-        &connection,
-        table,
-        &["tid"],
-        filter,
-        &mut anomalies,
-        |cells| found.extend(cells.int(0)),
-    );
-    assert_eq!((count.unwrap(), found), (2, vec![513, 514]));
+    let count = scan_rows(&connection, table, &["tid"], filter, |cells| {
+        found.extend(cells.int(0))
+    });
+    assert_eq!((count.unwrap().count, found), (2, vec![513, 514]));
 }
 
 #[test]
@@ -174,21 +157,16 @@ fn damage_ends_a_table_and_is_counted() {
     let mut connection = Connection::open(&path).unwrap();
     set_safe_limits(&mut connection).unwrap();
     let tables = SqliteTables::probe(&connection).unwrap();
-    let mut anomalies = Anomalies::default();
     let mut last = 0;
     let table = tables.table("t").unwrap();
-    let rows = scan_rows(
-        &connection,
-        table,
-        &["a"],
-        RowFilter::All,
-        &mut anomalies,
-        |cells| last = cells.int(0).unwrap(),
-    )
+    let scanned = scan_rows(&connection, table, &["a"], RowFilter::All, |cells| {
+        last = cells.int(0).unwrap()
+    })
     .unwrap();
+    let rows = scanned.count;
     assert!(rows > 100 && rows < 20000, "{rows}");
     assert_eq!(last, rows as i64, "all rows before the damage");
-    assert_eq!(anomalies.count(AnomalyKind::TableDamaged), 1);
+    assert_eq!(scanned.anomalies.count(AnomalyKind::TableDamaged), 1);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -247,12 +225,13 @@ fn pages_that_are_named_many_times_end() {
         value: 9,
     };
     for (filter, most) in [(RowFilter::All, image.len() as u64 / 6), (none, 0)] {
-        let (mut anomalies, mut rows) = (Anomalies::default(), 0);
-        let scanned = scan_rows(&connection, table, &["a"], filter, &mut anomalies, |_| {
-            rows += 1
-        });
-        assert_eq!((scanned.unwrap(), rows), (most, most));
-        let damage = anomalies.iter().map(|(_, damage)| damage.first.clone());
+        let mut rows = 0;
+        let scanned = scan_rows(&connection, table, &["a"], filter, |_| rows += 1).unwrap();
+        assert_eq!((scanned.count, rows), (most, most));
+        let damage = scanned
+            .anomalies
+            .iter()
+            .map(|(_, damage)| damage.first.clone());
         let damage: Vec<Option<String>> = damage.collect();
         let expected = format!("t after {most} rows: more rows than fit into the file");
         assert_eq!(damage, [Some(expected)]);
@@ -280,19 +259,15 @@ fn a_cell_is_no_longer_than_its_file() {
     taken.unwrap();
     set_safe_limits(&mut connection).unwrap();
     let tables = SqliteTables::probe(&connection).unwrap();
-    let mut anomalies = Anomalies::default();
     let table = tables.table("t").unwrap();
     let columns = ["a"];
-    let scanned = scan_rows(
-        &connection,
-        table,
-        &columns,
-        RowFilter::All,
-        &mut anomalies,
-        |_| {},
-    );
-    assert_eq!(scanned.unwrap(), 0);
-    let damage = anomalies.iter().map(|(_, damage)| damage.first.clone());
+    let scanned = scan_rows(&connection, table, &columns, RowFilter::All, |_| {});
+    let scanned = scanned.unwrap();
+    assert_eq!(scanned.count, 0);
+    let damage = scanned
+        .anomalies
+        .iter()
+        .map(|(_, damage)| damage.first.clone());
     let damage: Vec<Option<String>> = damage.collect();
     assert_eq!(
         damage,
