@@ -1,5 +1,6 @@
 //! Possible gains of a run: keeps the necessary data per rank, and replays all ranks as one graph.
 
+use crate::cut_traces::findings_note;
 use crate::rank_columns::RankColumns;
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -10,7 +11,8 @@ use etlink_link::ranks::{RunSteps, step_definition};
 use etlink_model::{Anomalies, NodeIdx, RankIdx, UnixNs};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
-use etlink_run::run::RankEntry;
+use etlink_run::membership::Excluded;
+use etlink_run::run::{RankEntry, RunResults};
 
 /// Peak bytes per node until the report is done: in its rank's graph and again in the graph of all
 /// ranks, with latencies of edges and the lists of causes.
@@ -97,33 +99,62 @@ pub fn retained_bytes(entry: RankEntry<'_>, figures: u64, found: Option<&FoundRa
     }
 }
 
-/// Returns the findings of a run's ranks, given in the order of the joined ones; `None` if a rank
-/// has no data, as for a written graph.
-///
-/// # Errors
-/// The graphs cannot be joined.
+/// Returns the findings of a run's ranks, given with their labels in the order of the joined ones;
+/// `None` if a rank has no data, as for a written graph, or the graphs cannot be joined. Adds notes
+/// on ranks that the findings ignore, and on graphs that cannot be joined.
 pub fn findings_of_run(
     joined: &JoinedRun,
+    labels: &[String],
     ranks: Vec<Option<FoundRank>>,
-) -> Result<Option<RunFindings>> {
-    let all: Option<Vec<FoundRank>> = ranks.into_iter().collect();
-    let Some(mut all) = all else {
-        return Ok(None);
-    };
+    notes: &mut Vec<String>,
+) -> Option<RunFindings> {
+    let mut all = ranks.into_iter().collect::<Option<Vec<FoundRank>>>()?;
     if all.len() == 1 {
-        return Ok(all.pop().map(FoundRank::alone));
+        return all.pop().map(FoundRank::alone);
     }
-    if all.len() == joined.summaries.len() && !all.is_empty() {
-        joined_findings(joined, all).map(Some)
-    } else {
-        Ok(None)
+    if all.len() != joined.summaries.len() || all.is_empty() {
+        return None;
     }
+    let is_cut: Vec<bool> = all.iter().map(FoundRank::is_cut).collect();
+    let left_out = labels.iter().zip(ranks_left_out(joined, &is_cut));
+    let left_out = left_out.filter(|(_, is_out)| *is_out);
+    let left_out: Vec<&str> = left_out.map(|(label, _)| label.as_str()).collect();
+    match joined_findings(joined, all) {
+        Ok(found) => {
+            notes.extend(findings_note(&left_out));
+            Some(found)
+        }
+        Err(error) => {
+            notes.push(format!("no findings: {error:#}"));
+            None
+        }
+    }
+}
+
+/// Excludes ranks with truncated device traces from a run; see [`ranks_left_out`].
+pub fn leave_out_cut<T>(results: &mut RunResults<T>, align: bool, is_cut: impl Fn(&T) -> bool) {
+    let ranks = &mut results.members.ranks;
+    let is_cut: Vec<bool> = ranks.iter().map(|rank| is_cut(&rank.value)).collect();
+    if ranks.len() < 2 || !is_cut.contains(&true) {
+        return;
+    }
+    let summaries: Vec<_> = ranks
+        .iter()
+        .filter_map(|rank| rank.summary.clone())
+        .collect();
+    // the selection excludes ranks of unknown numbers
+    debug_assert_eq!(summaries.len(), ranks.len());
+    let left_out = ranks_left_out(&JoinedRun::new(summaries, align), &is_cut);
+    let mut left_out = left_out.into_iter();
+    let cut = ranks.extract_if(.., |_| left_out.next().unwrap_or(false));
+    let excluded = cut.map(|rank| Excluded::cut(&rank.label));
+    results.members.excluded.extend(excluded);
 }
 
 /// For each rank: returns true if findings ignore it, because its truncated device trace lacks
 /// communications that others share with it; false for all if this would exclude every rank. Work
 /// that a rank did not record cannot become shorter, and would hold up all others.
-pub fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
+fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
     // few runs have such a rank, and finding it scans all members of all matches
     if !is_cut.contains(&true) {
         return vec![false; is_cut.len()];

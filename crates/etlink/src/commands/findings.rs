@@ -9,7 +9,7 @@ use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
-use crate::run_findings::{FoundRank, joined_findings, ranks_left_out};
+use crate::run_findings::{FoundRank, joined_findings, leave_out_cut};
 use crate::run_query::RunQuery;
 use crate::table::{count, time};
 use crate::{Outcome, notes};
@@ -160,24 +160,16 @@ fn find_in_runs(
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // no findings in an empty run would look like a run without faults
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        return Err(nothing_taken(&runs, results));
+        for run in &results {
+            notes::print_all(&runs.run_notes(run));
+        }
+        return Err(membership::nothing_taken_of(results).into());
     }
     let mut reports = vec![];
     for run in results {
         reports.push(run_report(&runs, run)?);
     }
     Ok(reports)
-}
-
-/// Explains why there is nothing to search; notes have the details.
-fn nothing_taken(runs: &RunSet, results: Vec<RunResults<FoundRank>>) -> anyhow::Error {
-    let (mut errors, mut excluded) = (vec![], vec![]);
-    for run in results {
-        notes::print_all(&runs.run_notes(&run));
-        excluded.extend(run.members.excluded);
-        errors.extend(run.failed.into_iter().map(|(_, error)| error));
-    }
-    membership::nothing_taken(errors, &excluded).into()
 }
 
 /// Analyzes a rank; `None` if it was not requested.
@@ -201,21 +193,18 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
     }))
 }
 
-fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
+fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
-    let mut excluded = results.excluded();
-    let mut notes = runs.run_notes(&results);
-    let absent = results.members.absent;
-    let mut ranks = results.members.ranks;
+    let ranks = &results.members.ranks;
+    let is_only_trace = ranks.len() + results.excluded().len() == 1;
     let cut = ranks.iter().filter(|rank| rank.value.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-    let cut_line = cut_line(&cut, ranks.len() + excluded.len() == 1);
-    let is_only_trace = ranks.len() + excluded.len() == 1;
+    let cut_line = cut_line(&cut, is_only_trace);
     let of_ranks = ranks.iter();
     let of_ranks = of_ranks.map(|rank| (rank.label.as_str(), rank.value.anomalies()));
     let damage_lines = row_damage_lines(of_ranks, is_only_trace);
     let mut anomalies = vec![];
-    for rank in &ranks {
+    for rank in ranks {
         if rank.value.anomalies().any(Severity::Damage) {
             anomalies.push(RankAnomalies {
                 label: rank.label.clone(),
@@ -225,22 +214,17 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     }
     let definitions = ranks.iter().filter_map(|rank| rank.value.step_definition());
     let step_definition = definitions.map(str::to_owned).next();
+    let align = !runs.options.no_align;
+    leave_out_cut(&mut results, align, FoundRank::is_cut);
+    let excluded = results.excluded();
+    let mut notes = runs.run_notes(&results);
+    let absent = results.members.absent;
+    let mut ranks = results.members.ranks;
     let found = match ranks.len() {
         0 => RunFindings::default(),
         // a single rank waits for nobody, and needs no other clock
         1 => ranks.remove(0).value.alone(),
-        _ => {
-            let found = findings_of_ranks(ranks, !runs.options.no_align)?;
-            notes.extend(found.match_notes);
-            let cut: Vec<Excluded> = found
-                .left_out
-                .iter()
-                .map(|label| Excluded::cut(label))
-                .collect();
-            notes.extend(cut.iter().map(Excluded::note));
-            excluded.extend(cut);
-            found.findings
-        }
+        _ => findings_of_ranks(ranks, align, &mut notes)?,
     };
     Ok(FindingsReport {
         run: run.folder.display().to_string(),
@@ -256,39 +240,26 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     })
 }
 
-/// Findings of several ranks as one graph.
-struct JoinedFindings {
-    findings: RunFindings,
-    /// Notes on ranks that do not match, and on their clocks.
-    match_notes: Vec<String>,
-    /// Labels of ranks that were left out.
-    left_out: Vec<String>,
-}
-
-fn findings_of_ranks(ranks: Vec<RankResult<FoundRank>>, align: bool) -> Result<JoinedFindings> {
+/// Returns the findings of several ranks as one graph. Adds notes on ranks that do not match, and
+/// on their clocks.
+fn findings_of_ranks(
+    ranks: Vec<RankResult<FoundRank>>,
+    align: bool,
+    notes: &mut Vec<String>,
+) -> Result<RunFindings> {
     let (mut summaries, mut found) = (vec![], vec![]);
-    let (mut labels, mut is_cut) = (vec![], vec![]);
     for rank in ranks {
         let Some(summary) = rank.summary else {
             debug_assert!(false, "{} has no rank", rank.label);
             continue;
         };
         summaries.push(summary);
-        labels.push(rank.label);
-        is_cut.push(rank.value.is_cut());
         found.push(rank.value);
     }
     let joined = JoinedRun::new(summaries, align);
-    let mut match_notes = joined.match_notes();
-    match_notes.extend(joined.clock_notes());
-    let left_out = ranks_left_out(&joined, &is_cut);
-    let left_out = labels.into_iter().zip(left_out);
-    let left_out = left_out.filter(|(_, is_out)| *is_out);
-    Ok(JoinedFindings {
-        left_out: left_out.map(|(label, _)| label).collect(),
-        findings: joined_findings(&joined, found)?,
-        match_notes,
-    })
+    notes.extend(joined.match_notes());
+    notes.extend(joined.clock_notes());
+    joined_findings(&joined, found)
 }
 
 /// Formats a line about the run, then three per finding.

@@ -155,12 +155,7 @@ fn analyzed_runs<T>(
     let results = runs.collect_runs(results, false)?;
     // an empty report would look like that of an idle run
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        let (mut errors, mut excluded) = (vec![], vec![]);
-        for run in results {
-            errors.extend(run.failed.into_iter().map(|(_, error)| error));
-            excluded.extend(run.members.excluded);
-        }
-        return Err(membership::nothing_taken(errors, &excluded).into());
+        return Err(membership::nothing_taken_of(results).into());
     }
     let told = results
         .into_iter()

@@ -21,10 +21,9 @@ pub use ops::OpsDocument;
 use super::{print_report, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
-use crate::cut_traces::findings_note;
 use crate::envelope::{JsonReport, RunReports};
 use crate::kernel_rules::{ReadRules, read_rules};
-use crate::run_findings::{FoundRank, findings_of_run, ranks_left_out, retained_bytes};
+use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use card::CardTarget;
@@ -310,18 +309,9 @@ impl Analyzed {
         total.metrics.extend(card_metrics(&told.measured, &total));
         let requests = request_latencies(&told.measured, &total);
         let joined = JoinedRun::new(summaries, true);
-        let findings = findings_of_run(&joined, found).unwrap_or_else(|error| {
-            told.notes.push(format!("no findings: {error:#}"));
-            None
-        });
-        if findings.is_some() {
-            let is_cut: Vec<bool> = told.ranks.iter().map(|rank| rank.is_cut).collect();
-            let left_out = told.ranks.iter().zip(ranks_left_out(&joined, &is_cut));
-            let left_out = left_out.filter(|(_, is_out)| *is_out);
-            let left_out: Vec<&str> = left_out.map(|(rank, _)| rank.label.as_str()).collect();
-            let note = findings_note(&left_out);
-            told.notes.extend(note);
-        }
+        let labels = told.ranks.iter().map(|rank| rank.label.clone());
+        let labels: Vec<String> = labels.collect();
+        let findings = findings_of_run(&joined, &labels, found, &mut told.notes);
         let is_joined = joined.summaries.len() > 1;
         let stragglers = if is_joined {
             joined.straggler_stats()

@@ -37,7 +37,7 @@ use serde::Serialize;
 use steps::{MeanStep, RankStep, RankSteps, replayed_steps};
 
 /// Results of a replay, as printed.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Replayed {
     /// Names of the traces or the file.
@@ -369,14 +369,8 @@ fn replay_graph(
         input,
         notes,
         resources: settings.resources,
-        together: None,
         figures: Some(figures),
         trust: Some(trust),
-        dropped_waits: None,
-        cross_step: None,
-        steps: vec![],
-        step: None,
-        stock_replay: None,
         what_if: runs
             .plain
             .as_ref()
@@ -385,7 +379,7 @@ fn replay_graph(
         explanation: explained.map(|node| {
             etlink_replay::explain_start(graph, labels, run, &settings.drop_edges, node)
         }),
-        written: None,
+        ..Replayed::default()
     };
     (replayed, runs)
 }

@@ -9,7 +9,7 @@ use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
 use crate::rank_columns::RankColumns;
-use crate::run_findings::{SUMMARY_BYTES, ranks_left_out};
+use crate::run_findings::{SUMMARY_BYTES, leave_out_cut};
 use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -97,7 +97,7 @@ fn replay_read(
     }
     let (mut replayed, mut unused) = (vec![], vec![]);
     for (mut results, idle) in read.runs.into_iter().zip(read.idle_notes) {
-        leave_out_cut(&mut results, !config.options.no_align);
+        leave_out_cut(&mut results, !config.options.no_align, |rank| rank.is_cut);
         // `--ranks` selects none of this run's ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
@@ -147,7 +147,7 @@ impl RunTogether {
                 runs.source_name()
             );
         };
-        leave_out_cut(&mut results, align);
+        leave_out_cut(&mut results, align, |rank| rank.is_cut);
         let mut notes = runs.run_notes(&results);
         notes.extend(idle);
         let excluded = results.excluded();
@@ -190,26 +190,6 @@ fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
     results.members.ranks.is_empty()
 }
 
-/// Leaves out ranks with truncated device traces; see [`ranks_left_out`].
-fn leave_out_cut(results: &mut RunResults<ReplayRank>, align: bool) {
-    let ranks = &mut results.members.ranks;
-    let is_cut: Vec<bool> = ranks.iter().map(|rank| rank.value.is_cut).collect();
-    if !is_cut.contains(&true) {
-        return;
-    }
-    let summaries: Vec<_> = ranks
-        .iter()
-        .filter_map(|rank| rank.summary.clone())
-        .collect();
-    // the selection excludes ranks of unknown numbers
-    debug_assert_eq!(summaries.len(), ranks.len());
-    let left_out = ranks_left_out(&JoinedRun::new(summaries, align), &is_cut);
-    let mut left_out = left_out.into_iter();
-    let cut = ranks.extract_if(.., |_| left_out.next().unwrap_or(false));
-    let excluded = cut.map(|rank| Excluded::cut(&rank.label));
-    results.members.excluded.extend(excluded);
-}
-
 /// Explains why there is nothing to replay: errors of traces take precedence over other problems.
 fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut errors = vec![];
@@ -250,17 +230,7 @@ fn run_without_ranks(
             is_deadlocked: false,
             problems: vec![],
         }),
-        figures: None,
-        trust: None,
-        dropped_waits: None,
-        cross_step: None,
-        steps: vec![],
-        step: None,
-        stock_replay: None,
-        what_if: None,
-        critical_path: None,
-        explanation: None,
-        written: None,
+        ..Replayed::default()
     }
 }
 

@@ -3,10 +3,9 @@
 use super::ran::Ran;
 use super::{Content, ReportConfig, finding_links, steps, steps::DrawnSteps};
 use crate::commands::print_run_files;
-use crate::cut_traces::findings_note;
 use crate::kernel_rules::ReadRules;
 use crate::rank_error::rank_error;
-use crate::run_findings::{FoundRank, findings_of_run, ranks_left_out, retained_bytes};
+use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::KernelRules;
@@ -122,19 +121,8 @@ fn content_of_ranks(
             ranks.push(rank.value.rank);
             places.push(rank.value.index);
         }
-        let known = found.iter().flatten();
-        let is_cut: Vec<bool> = known.map(FoundRank::is_cut).collect();
-        let left_out = labels.iter().zip(ranks_left_out(&joined_run, &is_cut));
-        let left_out = left_out.filter(|(_, is_out)| *is_out);
-        let left_out: Vec<&str> = left_out.map(|(label, _)| label.as_str()).collect();
-        match findings_of_run(&joined_run, found) {
-            Ok(Some(of_run)) => {
-                notes.extend(findings_note(&left_out));
-                findings.extend(finding_links(&of_run, None));
-            }
-            Ok(None) => {}
-            Err(error) => notes.push(format!("no findings: {error:#}")),
-        }
+        let of_run = findings_of_run(&joined_run, &labels, found, &mut notes);
+        findings.extend(of_run.iter().flat_map(|of_run| finding_links(of_run, None)));
         joined = Some(joined_run);
     }
     // placeholder files are no errors, and get a page that says so
