@@ -7,7 +7,7 @@
 //! and `percentiles` of batches.
 
 use crate::Error;
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -209,8 +209,8 @@ impl<'de> Visitor<'de> for ResultVisitor {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "ttfts" | "itls" | "latencies" => {
-                    let numbers = map.next_value::<FlatNumbers>()?;
-                    fields.lists.insert(key, numbers.0);
+                    let numbers = map.next_value::<Numbers>()?;
+                    numbers.collect_into(fields.lists.entry(key).or_default());
                 }
                 "percentiles" => fields.percentiles = map.next_value()?,
                 _ if is_figure(&key) => {
@@ -235,47 +235,22 @@ fn is_figure(key: &str) -> bool {
     is_latency || texts.contains(&key) || key == "output_throughput"
 }
 
-/// Numbers of a list and of the lists in it.
-struct FlatNumbers(Vec<f64>);
-
-impl<'de> Deserialize<'de> for FlatNumbers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(NumberVisitor)
-    }
+/// Number of a list, or a list in it; nothing for a failed request.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Numbers {
+    One(f64),
+    Nested(Vec<Numbers>),
+    Failed(()),
 }
 
-struct NumberVisitor;
-
-impl<'de> Visitor<'de> for NumberVisitor {
-    type Value = FlatNumbers;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("numbers")
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<FlatNumbers, E> {
-        Ok(FlatNumbers(vec![number]))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<FlatNumbers, E> {
-        Ok(FlatNumbers(vec![number as f64]))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<FlatNumbers, E> {
-        Ok(FlatNumbers(vec![number as f64]))
-    }
-
-    // A failed request has none.
-    fn visit_unit<E>(self) -> Result<FlatNumbers, E> {
-        Ok(FlatNumbers(vec![]))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<FlatNumbers, A::Error> {
-        let mut all = vec![];
-        while let Some(FlatNumbers(numbers)) = list.next_element()? {
-            all.extend(numbers);
+impl Numbers {
+    fn collect_into(self, all: &mut Vec<f64>) {
+        match self {
+            Numbers::One(number) => all.push(number),
+            Numbers::Nested(list) => list.into_iter().for_each(|one| one.collect_into(all)),
+            Numbers::Failed(()) => {}
         }
-        Ok(FlatNumbers(all))
     }
 }
 

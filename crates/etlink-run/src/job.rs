@@ -40,7 +40,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Settings for linking one rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkJob {
     /// Host trace; `None` for the graph of the device trace alone.
     pub host: Option<PathBuf>,
@@ -90,24 +90,9 @@ impl LinkJob {
         LinkJob {
             host,
             device,
-            process: None,
-            capture: None,
-            flight: None,
-            metrics: None,
-            rank: None,
-            target: None,
-            form: ChakraOptions::default(),
             tensor_deps: TensorEdges::None,
-            keep: KeepEvents::Graph,
-            steps_by: None,
-            slice: None,
-            overhead: None,
             threads,
-            strict: false,
-            allow_mismatch: false,
-            manifest: ManifestEntry::default(),
-            cache: None,
-            work: RankOperation::default(),
+            ..LinkJob::default()
         }
     }
 

@@ -38,6 +38,7 @@ pub(crate) struct TreeEntry {
 }
 
 /// Nodes of a file with their order and numbers; the module documentation shows the layout.
+#[derive(Default)]
 pub(crate) struct EtPlusPlan {
     pub(crate) entries: Vec<TreeEntry>,
     /// Id per entry.
@@ -54,15 +55,7 @@ pub(crate) struct EtPlusPlan {
 
 impl EtPlusPlan {
     pub(crate) fn new(trace: &LinkedTrace) -> Self {
-        let mut plan = EtPlusPlan {
-            entries: vec![],
-            ids: vec![],
-            host_op: vec![],
-            host_entry: vec![],
-            owners: RowOwners::default(),
-            rows: vec![],
-            first_row: vec![],
-        };
+        let mut plan = EtPlusPlan::default();
         let owners = match &trace.host {
             Some(host) => plan.place_host_nodes(trace, host),
             None => plan.place_ops(trace),

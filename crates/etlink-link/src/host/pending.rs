@@ -149,6 +149,7 @@ fn woken(end: TimeNs, wait: Option<(TimeNs, TimeNs)>) -> TimeNs {
 /// collective of its kind. Excluded are groups whose size or wait contradicts the range, and groups
 /// with fewer collectives than the thread has ranges. Preferred is a group with exactly as many
 /// collectives as the thread has ranges, then the earliest handed over.
+#[derive(Default)]
 struct GroupChoice {
     queues: FxHashMap<QueueKey, VecDeque<Pending>>,
     /// Groups with pending collectives, per kind, by the first of these.
@@ -163,13 +164,7 @@ struct GroupChoice {
 impl GroupChoice {
     fn new(kinds: &OpKinds<'_>) -> GroupChoice {
         let ops = &kinds.device.ops;
-        let mut choice = GroupChoice {
-            queues: FxHashMap::default(),
-            waiting: FxHashMap::default(),
-            served: FxHashMap::default(),
-            ranges: FxHashMap::default(),
-            given: FxHashMap::default(),
-        };
+        let mut choice = GroupChoice::default();
         for op in 0..ops.len() {
             if let Some(kind) = kinds.gloo_range(op) {
                 let key = (ops.thread[op], kind);

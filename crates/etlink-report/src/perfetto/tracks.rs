@@ -22,7 +22,7 @@ const WHOLE_TRACE: &str = "trace";
 const ROOM: u32 = 1_000_000;
 
 /// Process or thread numbers in use.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TrackNumbers {
     taken: BTreeSet<u32>,
     next: u32,
@@ -85,7 +85,7 @@ struct TrackPlace {
 }
 
 /// All tracks of a rank.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TrackTable {
     numbers: TrackNumbers,
     places: Vec<TrackPlace>,
@@ -193,18 +193,9 @@ impl TrackTable {
         )?;
         let mut tracks = TrackTable {
             numbers,
-            places: vec![],
-            tids: BTreeSet::new(),
             path,
-            device_pids: BTreeMap::new(),
-            host_pids: BTreeMap::new(),
             rank,
-            thread_places: vec![],
-            queue_places: vec![],
-            python_places: BTreeMap::new(),
-            wait_places: BTreeMap::new(),
-            annotation_places: BTreeMap::new(),
-            other_places: BTreeMap::new(),
+            ..TrackTable::default()
         };
         tracks.add_process(path.pid, "critical path", 0, None, out)?;
         out.name_thread(path, "steps", None)?;

@@ -94,7 +94,7 @@ impl MergeOptions {
 }
 
 /// Result of one rank.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MergedRank {
     /// Folder of the rank's run.
@@ -929,13 +929,7 @@ impl MergedRank {
         MergedRank {
             run: entry.run().folder.display().to_string(),
             label: entry.label().to_owned(),
-            error: None,
-            linked: None,
-            not_joined: false,
-            known: None,
-            is_unwanted: false,
-            piece: None,
-            alone: None,
+            ..MergedRank::default()
         }
     }
 
