@@ -158,7 +158,7 @@ pub fn steps_window(steps: &[StepTime]) -> Option<(i64, i64)> {
     Some((begin, done))
 }
 
-fn is_zero(ns: &i64) -> bool {
+pub(crate) fn is_zero(ns: &i64) -> bool {
     *ns == 0
 }
 

@@ -27,7 +27,7 @@ use crate::intervals::{Intervals, by_mask};
 use crate::outside_time::{is_all_unknown, unknown_time};
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
-use crate::steps::{StepTime, counted_steps, steps_window};
+use crate::steps::{StepTime, counted_steps, is_zero, steps_window};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::{EarlierWait, LinkedTrace, is_from_before, waits_for_earlier_work};
 use etlink_model::TimeNs;
@@ -126,10 +126,6 @@ impl Utilization {
         }
         self.busy_share = busy_share(self.busy_ns, self.whole_ns());
     }
-}
-
-fn is_zero(ns: &i64) -> bool {
-    *ns == 0
 }
 
 fn busy_share(busy_ns: i64, whole_ns: i64) -> Option<f64> {

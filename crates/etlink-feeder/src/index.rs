@@ -37,7 +37,7 @@ fn packing_tool(magic: &[u8]) -> Option<&'static str> {
 }
 
 /// A graph without the work of its nodes: 20 bytes per node, and 4 per dependency.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct GraphIndex {
     metadata: GlobalMetadata,
     /// Ids of the nodes, in file order.
@@ -82,11 +82,7 @@ impl GraphIndex {
         })?;
         let mut index = GraphIndex {
             metadata: metadata.ok_or(FeederError::NoNodes)?,
-            ids: Column::default(),
-            offsets: Column::default(),
-            by_id: None,
-            first_child: Column::default(),
-            children: Column::default(),
+            ..GraphIndex::default()
         };
         let (deps, is_sorted) = index.read_nodes(&mut messages, storage)?;
         drop(messages);

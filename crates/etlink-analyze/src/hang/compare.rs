@@ -1,5 +1,6 @@
 //! Compares the calls of one collective across ranks.
 
+use super::entry_of;
 use super::groups::{GroupSides, Side};
 use super::report::{CallMismatch, CallPart, HangProblem, RankDump};
 use etlink_flight_recorder::FlightEntry;
@@ -68,10 +69,6 @@ pub(super) fn call_mismatch(dumps: &[RankDump], sides: &[Side]) -> Option<CallMi
     // stable: of parts of equal length, the first rank's comes first
     parts.sort_by_key(|part| std::cmp::Reverse(part.ranks.len()));
     Some(CallMismatch { kind, parts })
-}
-
-fn entry_of<'d>(dumps: &'d [RankDump], side: &Side) -> &'d FlightEntry {
-    &dumps[side.dump].dump.entries[side.entry]
 }
 
 /// Returns the first difference: kind, element type or size, as PyTorch's `fr_trace` does

@@ -131,22 +131,11 @@ struct Recording {
     name: String,
     /// Words in the names that identify the recording; empty if there are none.
     words: String,
-    /// Rule that distinguishes it from other recordings with these words.
-    told_by: CycleRule,
+    /// True if a counting word precedes its number.
+    is_counted: bool,
+    /// True if only the order of the numbers in the names assigns the ranks' files to it.
+    by_order: bool,
     traces: BTreeMap<i64, TraceCandidate>,
-}
-
-/// Rule that assigns files of several ranks to one cycle.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CycleRule {
-    /// There is only one recording.
-    Alone,
-    /// The same number in their names, after a counting word.
-    CountingWord,
-    /// The same number in their names.
-    Number,
-    /// The same place in the order of the numbers in their names.
-    Order,
 }
 
 /// Returns the names of a rank's traces; `None` if these are not several recordings.
@@ -193,7 +182,7 @@ fn recordings_of_hosts(hosts: Vec<NamedTrace>, devices: &[Recording]) -> Option<
     // numbers without a counting word only have an order
     let are_explained = hosts
         .iter()
-        .any(|one| !one.words.is_empty() || one.told_by == CycleRule::CountingWord);
+        .any(|one| !one.words.is_empty() || one.is_counted);
     if are_explained || hosts.len() != devices.len() {
         return None;
     }
@@ -290,11 +279,6 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
             recording.insert(rank, trace.trace.clone());
         }
     }
-    let told_by = match (by_number, first.word) {
-        (false, _) => CycleRule::Order,
-        (true, Some(_)) => CycleRule::CountingWord,
-        (true, None) => CycleRule::Number,
-    };
     let mut recordings = vec![];
     for (place, (key, traces)) in (1..).zip(found) {
         let number = match (&first.word, &key[..]) {
@@ -308,7 +292,8 @@ fn split_by_numbers(words: String, traces: Vec<NamedTrace>) -> Option<Vec<Record
                 format!("{words}-{number}")
             },
             words: words.clone(),
-            told_by,
+            is_counted: first.word.is_some(),
+            by_order: !by_number,
             traces,
         });
     }
@@ -329,7 +314,8 @@ fn only_recording(words: String, by_rank: BTreeMap<i64, Vec<&NamedTrace>>) -> Op
             words.clone()
         },
         words,
-        told_by: CycleRule::Alone,
+        is_counted: false,
+        by_order: false,
         traces,
     })
 }
@@ -429,7 +415,7 @@ fn describe(ranks: &RankCandidates, recordings: &[Recording]) -> String {
         }
         _ => "names of device traces".to_owned(),
     };
-    let by_order = recordings.iter().any(|one| one.told_by == CycleRule::Order);
+    let by_order = recordings.iter().any(|one| one.by_order);
     let mut note = match (&words[..], by_order) {
         ([""], true) => format!(
             "{who} differ only in numbers: {} cycles in the order of these numbers, each a run",

@@ -20,6 +20,11 @@ pub fn percent(share: f64, decimals: usize) -> String {
     format!("{:.decimals$} %", 100.0 * share)
 }
 
+/// Formats a part of a time in percent.
+pub fn percent_of(part: i64, whole: i64) -> String {
+    percent(part as f64 / whole as f64, 1)
+}
+
 /// Formats a quantity with the SI prefix that fits it.
 pub fn scaled(value: f64, unit: &str) -> String {
     // powers of ten, as vendors state FLOP/s and GB/s

@@ -3,7 +3,7 @@
 use super::RanksReport;
 use crate::cut_traces::cut_line;
 use crate::notes;
-use crate::table::{CsvTable, Grid, Limit, count, percent, signed_time, time};
+use crate::table::{CsvTable, Grid, Limit, count, percent, percent_of, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, step_definition};
@@ -160,10 +160,6 @@ fn cut_text(one: &RanksReport) -> String {
     let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     cut_line(&labels, false)
-}
-
-fn percent_of(part: i64, whole: i64) -> String {
-    percent(part as f64 / whole as f64, 1)
 }
 
 /// Returns the rank with the largest value, if any is positive; the first on a tie, so that every

@@ -1,7 +1,7 @@
 //! Idle time of devices: a sentence on the cause, host activity, and the longest gaps.
 
-use super::{Analyzed, Shown, ShownNames, of_ranks, share_of};
-use crate::table::{Column, Grid, Limit, percent, time};
+use super::{Analyzed, Shown, ShownNames, of_ranks};
+use crate::table::{Column, Grid, Limit, percent, percent_of, time};
 use etlink_analyze::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn idle_sentence(one: &Analyzed) -> String {
     let mut out = format!(
         "{} of idle time, {} of it ({}) {}",
         time(idle.idle_ns),
-        share_of(ns, idle.idle_ns),
+        percent_of(ns, idle.idle_ns),
         time(ns),
         cause_phrase(cause)
     );

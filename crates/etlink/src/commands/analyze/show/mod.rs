@@ -8,7 +8,7 @@ mod times;
 
 use super::Analyzed;
 use crate::args::AnalyzeArgs;
-use crate::table::{Grid, Limit, count, percent, scaled, time};
+use crate::table::{Grid, Limit, count, percent, percent_of, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
 use etlink_link::limits::LOST_PART;
 use std::collections::BTreeMap;
@@ -211,11 +211,11 @@ fn busy_sentence(one: &Analyzed) -> String {
     let mut out = format!(
         "{} busy {} of {} ({} of {}): computation {}",
         devices_are(one),
-        share_of(sum.busy_ns, whole),
+        percent_of(sum.busy_ns, whole),
         whole_phrase(one, sum),
         time(sum.busy_ns),
         time(whole),
-        share_of(sum.computation_ns, whole)
+        percent_of(sum.computation_ns, whole)
     );
     for (name, ns) in [
         ("exposed communication", sum.exposed_communication_ns),
@@ -223,7 +223,7 @@ fn busy_sentence(one: &Analyzed) -> String {
         ("idle", sum.idle_ns),
     ] {
         if ns > 0 {
-            let _ = write!(out, ", {name} {}", share_of(ns, whole));
+            let _ = write!(out, ", {name} {}", percent_of(ns, whole));
         }
     }
     let overlap = one.total.breakdown.first();
@@ -316,11 +316,6 @@ fn whole_phrase(one: &Analyzed, sum: &Utilization) -> String {
         (UtilizationWindow::Steps, 1) => "the step".to_owned(),
         (UtilizationWindow::Steps, steps) => format!("the {steps} steps"),
     }
-}
-
-/// Formats a part of a time in percent.
-fn share_of(part: i64, whole: i64) -> String {
-    percent(part as f64 / whole as f64, 1)
 }
 
 /// Returns the records of each rank, with the rank's label.
