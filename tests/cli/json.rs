@@ -88,6 +88,10 @@ fn commands() -> Vec<(String, &'static str)> {
             "convert graphs/ddp2-2.15.0.0.et one.json".to_owned(),
             "etlink.convert",
         ),
+        (
+            format!("convert {DDP} copy --anonymise"),
+            "etlink.anonymous",
+        ),
         ("analyze graphs".to_owned(), "etlink.analyze"),
         ("replay graphs".to_owned(), "etlink.replay"),
         (
