@@ -430,7 +430,7 @@ fn a_page_that_would_be_too_large_has_less() {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
     let mut seed = 1;
-    for at in (0..4_500).map(|at| at * 1_000) {
+    for at in (0..6_000).map(|at| at * 1_000) {
         draw.op(main, &noise(900, &mut seed), at, at + 900);
         draw.launch(
             main,
@@ -441,7 +441,7 @@ fn a_page_that_would_be_too_large_has_less() {
         );
     }
     let trace = linked(&draw);
-    let whole = drawn(&trace, (0, 4_500_000), 100_000);
+    let whole = drawn(&trace, (0, 6_000_000), 100_000);
     let unlimited = packed_timeline::pack_json(&whole).expect("packs").len();
     assert!(
         whole.together_ns == 0 && unlimited > 5_000_000,
@@ -451,7 +451,7 @@ fn a_page_that_would_be_too_large_has_less() {
         &trace,
         "large",
         &PackedTimeline::new(100_000, TIMELINE_BYTES, |most| {
-            drawn(&trace, (0, 4_500_000), most)
+            drawn(&trace, (0, 6_000_000), most)
         })
         .expect("a timeline"),
     );
@@ -461,14 +461,14 @@ fn a_page_that_would_be_too_large_has_less() {
         unpacked_after(&page, "class=\"timeline\">"),
     );
     assert!(
-        timeline["together_ns"].as_i64() > Some(0) && timeline["ranges"] == 13_500,
+        timeline["together_ns"].as_i64() > Some(0) && timeline["ranges"] == 18_000,
         "and says so"
     );
     let cut = data["cut"]
         .as_array()
         .and_then(|cuts| cuts.iter().find(|cut| cut["table"] == "kernels"))
         .expect("kernels are cut");
-    assert_eq!(cut["of"], 4_500);
+    assert_eq!(cut["of"], 6_000);
     assert!(cut["records"].as_u64() < Some(1_000), "{cut}");
 }
 
