@@ -254,13 +254,21 @@ const OTHER_SIZES: [(&str, &str, &str); 23] = [
     ("llama-forward", "batch=1", "llama-forward/b1"),
 ];
 
-/// Returns recorded and predicted time of the work whose op is known, of all steps, in ns.
-fn device_work_ns(recording: &str, question: &str) -> [f64; 2] {
+/// Asks for a recording with other sizes; `tool` keeps the parsed recording for the next question.
+fn resized(tool: &Tool, recording: &str, question: &str) -> Value {
     let folder = gpu().join(recording);
-    let line = format!("replay {} --what-if {question} --json", folder.display());
-    let document = Tool::new().run(&line).exits(0).json();
-    let predicted = &document["runs"][0]["what_if"]["questions"][0]["predicted"];
-    let times = predicted.as_array().expect("times");
+    let line = format!(
+        "replay {} --what-if {question} --json --cache kept",
+        folder.display()
+    );
+    let document = tool.run(&line).exits(0).json();
+    document["runs"][0]["what_if"]["questions"][0].clone()
+}
+
+/// Returns recorded and predicted time of the work whose op is known, of all steps, in ns.
+fn device_work_ns(tool: &Tool, recording: &str, question: &str) -> [f64; 2] {
+    let answer = resized(tool, recording, question);
+    let times = answer["predicted"].as_array().expect("times");
     let known = times
         .iter()
         .filter(|time| time["place"] == "device" && time["basis"] != "name");
@@ -274,9 +282,9 @@ fn device_work_ns(recording: &str, question: &str) -> [f64; 2] {
 
 #[test]
 fn device_work_with_other_sizes_is_predicted() {
-    let mut errors = vec![];
+    let (tool, mut errors) = (Tool::new(), vec![]);
     for (recording, question, program) in OTHER_SIZES {
-        let [recorded, predicted] = device_work_ns(recording, question);
+        let [recorded, predicted] = device_work_ns(&tool, recording, question);
         let true_ns = |key: &str, value: &str| {
             let work = truth(key, value)["device_work_ns"].as_f64();
             work.unwrap_or_else(|| panic!("{value} has no device work"))
@@ -302,15 +310,13 @@ fn device_work_with_other_sizes_is_predicted() {
 
 #[test]
 fn peak_memory_of_other_sizes_is_predicted() {
-    let folder = gpu().join("lm-memory");
+    let tool = Tool::new();
     let sizes = OTHER_SIZES
         .iter()
         .filter(|(case, question, _)| *case == "lm" && !question.starts_with("layers"));
     let mut errors = vec![];
     for (_, question, program) in sizes {
-        let line = format!("replay {} --what-if {question} --json", folder.display());
-        let document = Tool::new().run(&line).exits(0).json();
-        let memory = &document["runs"][0]["what_if"]["questions"][0]["memory"];
+        let memory = &resized(&tool, "lm-memory", question)["memory"];
         assert_eq!(memory["recorded_bytes"], 3_654_755_328_u64);
         let peak = truth("program", program)["peak_allocated_bytes"].as_f64();
         let predicted = memory["predicted_bytes"].as_f64().expect("bytes");

@@ -270,7 +270,7 @@ fn kills_at_random_moments() {
     tool.run(line).exits(0);
     let whole = start.elapsed();
     let mut killed = 0;
-    for number in 0..60u32 {
+    for number in 0..30u32 {
         tool.put_files("out", &before);
         let sent = if number % 2 == 0 {
             Signal::SIGTERM
@@ -279,7 +279,7 @@ fn kills_at_random_moments() {
         };
         let mut child = tool.start(line);
         // moments spread evenly over the run's duration
-        std::thread::sleep(whole * (number * 37 % 60) / 55);
+        std::thread::sleep(whole * (number * 37 % 30) / 27);
         signal(&child, sent);
         let status = child.wait().expect("ends");
         killed += u32::from(!status.success());
@@ -301,7 +301,7 @@ fn kills_at_random_moments() {
         tool.run(line).exits(0);
         assert!(tool.files("out") == after, "after kill {number}");
     }
-    assert!(killed > 10, "only {killed} of 60 were in time");
+    assert!(killed > 5, "only {killed} of 30 were in time");
 }
 
 #[test]

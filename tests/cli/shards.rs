@@ -103,13 +103,22 @@ fn shards_may_be_written_at_the_same_time() {
     }
 }
 
+/// Copies small recordings of one to four ranks to `runs`.
+fn some_runs() -> Tool {
+    let tool = Tool::new();
+    let runs = "conv-2.15.0 ddp2-2.4.1 ddp2_gloo-2.15.0 mlp-2.15.0 pipeline4-2.15.0 threads-2.15.0";
+    let copy = format!("mkdir runs; for run in {runs}; do cp -rp {{pairs}}/$run runs; done");
+    tool.shell(&copy).exits(0);
+    tool
+}
+
 #[test]
 fn commands_say_of_prepared_ranks_what_they_say_of_traces() {
     for (shards, line) in [
         (3, "ranks {pairs}/tpdp4-2.15.0"),
         (2, "ranks {pairs}/ddp2-2.15.0 --json"),
         (2, "ranks {pairs}/pipeline4-2.15.0 --csv --no-align"),
-        (2, "ranks {pairs} --ranks 0,1 --json"),
+        (2, "ranks runs --ranks 0,1 --json"),
         (3, "analyze {pairs}/tpdp4-2.15.0"),
         (2, "analyze {pairs}/ddp2-2.15.0 --json"),
         (2, "analyze {pairs}/fsdp2-2.15.0 --csv --table kernels"),
@@ -122,10 +131,10 @@ fn commands_say_of_prepared_ranks_what_they_say_of_traces() {
             1,
             "analyze {pairs}/transformer-2.15.0 --sequences-of aten::mm --json",
         ),
-        (5, "analyze {pairs} --json"),
+        (5, "analyze runs --json"),
         (3, "findings {pairs}/tpdp4-2.15.0 --json"),
         (2, "findings {pairs}/ddp2-2.15.0"),
-        (7, "findings {pairs} --json"),
+        (7, "findings runs --json"),
         (3, "replay {pairs}/tpdp4-2.15.0 --json --critical-path"),
         (
             2,
@@ -135,11 +144,11 @@ fn commands_say_of_prepared_ranks_what_they_say_of_traces() {
             4,
             "replay {pairs}/pipeline4-2.15.0 --explain rank=1/aten::mm --scale kind=host_op=0.5",
         ),
-        (6, "replay {pairs} --json"),
+        (6, "replay runs --json"),
         // no rank has an answer
         (2, "replay {pairs}/ddp2-2.15.0 --what-if graphs"),
     ] {
-        let tool = Tool::new();
+        let tool = some_runs();
         let one = tool.run(line);
         prepare(&tool, line, shards);
         let prepared = tool.run(&format!("{line} --cache kept"));

@@ -95,15 +95,23 @@ impl Tool {
 
     /// Returns all files below a folder, by their paths in it.
     pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
+        let mut entries = self.entries(folder);
+        entries.retain(|name, _| !name.ends_with('/'));
+        entries
+    }
+
+    /// Returns all files and folders below a folder. Paths of folders end in `/`.
+    pub fn entries(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
         let (root, mut files) = (self.path(folder), BTreeMap::new());
         let mut folders = vec![root.clone()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).expect("lists folder") {
                 let path = entry.expect("entry").path();
+                let name = path.strip_prefix(&root).expect("is below").display();
                 if path.is_dir() {
+                    files.insert(format!("{name}/"), vec![]);
                     folders.push(path);
                 } else {
-                    let name = path.strip_prefix(&root).expect("is below").display();
                     let content = std::fs::read(&path).expect("reads file");
                     files.insert(name.to_string(), content);
                 }

@@ -24,7 +24,6 @@ mod support;
 mod toolchains;
 mod waits;
 mod web;
-mod whatif;
 mod whatif_programs;
 mod wheel;
 
@@ -85,10 +84,6 @@ enum DevCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Test: compare predictions with changed programs that run again, or steps of traces with each
-    /// other
-    #[command(name = "whatif")]
-    WhatIf(whatif::WhatIfOptions),
     /// Measure predictions of recorded programs before and after a change (a Python with PyTorch,
     /// as `cargo dev test-torch` installs it)
     #[command(name = "whatif-programs")]
@@ -172,7 +167,6 @@ fn main() -> ExitCode {
         DevCommand::Ranks(options) => many::generate_ranks(&options),
         DevCommand::NsysExport(options) => nsys::write_export(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
-        DevCommand::WhatIf(options) => whatif::test_whatif(&options),
         DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
         DevCommand::Hta(options) => hta::compare_classes(&options),
         DevCommand::Perfetto(options) => suites::test_perfetto(&options),

@@ -80,6 +80,48 @@ fn no_command_uses_another_command() {
     assert!(borrowed.is_empty(), "commands of commands: {borrowed:#?}");
 }
 
+/// Nobody would miss the tests of a target that `test = false` leaves out.
+#[test]
+fn targets_without_a_test_program_have_no_tests() {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut untested, mut forgotten) = (0, vec![]);
+    for entry in fs::read_dir(all).expect("the crates") {
+        let folder = entry.expect("a folder").path();
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        for section in manifest.split("\n[") {
+            if section.lines().any(|line| line == "test = false") {
+                let is_library = section.starts_with("lib]");
+                let root = if is_library { "lib.rs" } else { "main.rs" };
+                let sources = folder.join("src");
+                add_tested(&sources.join(root), &sources, &mut forgotten);
+                untested += 1;
+            }
+        }
+    }
+    assert!(untested > 3, "{untested}");
+    assert!(forgotten.is_empty(), "tests that never run: {forgotten:#?}");
+}
+
+/// Adds the files with tests among a file and its modules, which are in `folder`.
+fn add_tested(file: &Path, folder: &Path, tested: &mut Vec<PathBuf>) {
+    let text = fs::read_to_string(file).expect("a source");
+    if text.contains("#[test]") {
+        tested.push(file.to_owned());
+    }
+    for line in text.lines() {
+        let name = line
+            .split_once("mod ")
+            .and_then(|(_, name)| name.strip_suffix(';'));
+        let Some(name) = name else { continue };
+        let below = folder.join(name);
+        for file in [folder.join(format!("{name}.rs")), below.join("mod.rs")] {
+            if file.is_file() {
+                add_tested(&file, &below, tested);
+            }
+        }
+    }
+}
+
 #[test]
 fn circles_and_types_are_recognised() {
     let files = [

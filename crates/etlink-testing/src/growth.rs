@@ -9,7 +9,7 @@ const TIMES: usize = 4;
 const MOST: u32 = 8;
 /// Number of comparisons. Other work on the machine makes a single comparison unreliable; a
 /// quadratic step fails all.
-const ATTEMPTS: usize = 6;
+const ATTEMPTS: usize = 8;
 
 /// Measures `work` on an input of `events` events and on one four times larger. Returns true if the
 /// time grew about as much. Prints the measurements.
@@ -23,18 +23,16 @@ pub fn grows_evenly<I>(
     input: impl Fn(usize) -> I,
     work: impl Fn(&I),
 ) -> bool {
-    let (small, large) = (input(events), input(TIMES * events));
+    let inputs = (input(events), input(TIMES * events));
+    // noise of the machine only adds time, and meets long work more often than short work
+    let mut large = Duration::MAX;
     (0..ATTEMPTS).any(|_| {
-        let small = shortest_time(&work, &small);
-        let large = shortest_time(&work, &large);
+        // twice: a small time that is too long would excuse a large one
+        let small = work_time(&work, &inputs.0).min(work_time(&work, &inputs.0));
+        large = large.min(work_time(&work, &inputs.1));
         eprintln!("{name}: {small:?}, {large:?}");
         large <= small * MOST
     })
-}
-
-/// Returns the shorter of two measurements, because noise of the machine only adds time.
-fn shortest_time<I>(work: impl Fn(&I), input: &I) -> Duration {
-    work_time(&work, input).min(work_time(&work, input))
 }
 
 #[allow(clippy::disallowed_methods, reason = "a test that takes time")]

@@ -37,7 +37,7 @@ pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
 pub use growth::grows_evenly;
 pub use machine::{Machine, MachineChange, MachineInstruction, MachineOptions};
-pub use many_ranks::{all_reduce_rank, all_reduce_steps};
+pub use many_ranks::all_reduce_rank;
 pub use mechanisms::{Mechanism, mechanisms};
 pub use oddities::{OddTraces, Oddity};
 pub use programs::random_program;

@@ -19,29 +19,6 @@ pub fn all_reduce_rank(rank: u64, ranks: u64, ops: u32) -> Vec<u8> {
     draw.kineto()
 }
 
-/// Returns the device trace of a rank with `steps` steps, each with one all-reduce over all ranks
-/// between two halves of its ops. Ranks with higher numbers begin later.
-pub fn all_reduce_steps(rank: u64, ranks: u64, steps: u32, ops: u32) -> Vec<u8> {
-    const OP: i64 = 10_000;
-    let mut draw = TraceBuilder::default();
-    draw.distributed(rank.cast_signed(), ranks.cast_signed());
-    let main = draw.thread();
-    let half = i64::from(ops) / 2 * OP;
-    let length = 2 * half + 500_000;
-    for step in 0..i64::from(steps) {
-        let begin = 1_000_000 + 700 * rank.cast_signed() + step * (length + 50_000);
-        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, begin + length);
-        let comms = ParamComms::new("allreduce", 0..ranks, rank.cast_signed(), step);
-        all_reduce(&mut draw, main, &comms, begin + half);
-        for op in 0..i64::from(ops) {
-            let pause = if op * OP < half { 0 } else { 480_000 };
-            let start = begin + op * OP + pause;
-            draw.op(main, "aten::add", start, start + 4_000);
-        }
-    }
-    draw.kineto()
-}
-
 /// Draws the record of an all-reduce, its launch, and the kernel.
 fn all_reduce(draw: &mut TraceBuilder, thread: ThreadRef, comms: &ParamComms, begin: i64) {
     draw.collective(thread, comms, begin, begin + 20_000);

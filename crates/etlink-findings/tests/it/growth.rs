@@ -1,27 +1,34 @@
 //! Checks that four times the events take about four times as long, whatever kind of event is
 //! repeated.
 
-use etlink_analyze::{KernelRules, Options, analyze};
+use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_findings::{RankPart, rank_causes, run_findings};
 use etlink_link::ranks::RunSteps;
 use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_model::NodeIdx;
+use etlink_replay::ReplayGraph;
 use etlink_testing::{Oddity, grows_evenly};
 use std::hint::black_box;
 
 /// Number of events of the smaller input.
 const EVENTS: usize = 5_000;
 
+/// Inputs of the search for causes. The tests of other crates measure how they are made.
+struct Case {
+    trace: LinkedTrace,
+    analysis: RankAnalysis,
+    graph: ReplayGraph,
+}
+
 #[test]
 fn time_grows_with_the_events_alone() {
     let mut uneven = vec![];
     let rules = KernelRules::built_in().expect("valid");
     for &oddity in Oddity::ALL {
-        let input = |events| linked_trace(oddity, events);
-        let is_even = grows_evenly(oddity.name(), EVENTS, input, |trace| {
-            find_causes(trace, &rules);
-        });
-        if !is_even {
+        let input = |events| draw_case(oddity, events, &rules);
+        if !grows_evenly(oddity.name(), EVENTS, input, |case| {
+            find_causes(case, &rules);
+        }) {
             uneven.push(oddity);
         }
     }
@@ -31,20 +38,22 @@ fn time_grows_with_the_events_alone() {
     );
 }
 
-fn find_causes(trace: &LinkedTrace, rules: &KernelRules) {
-    let analysis = analyze(trace, rules, &Options::default());
-    let graph = etlink_replay::graph_from_trace(trace).expect("a graph");
-    let causes = rank_causes(trace, rules, &analysis);
+fn find_causes(case: &Case, rules: &KernelRules) {
     let part = RankPart {
         first: NodeIdx(0),
-        causes,
+        causes: rank_causes(&case.trace, rules, &case.analysis),
     };
-    black_box(run_findings(&graph, vec![part], &RunSteps::default()));
+    black_box(run_findings(&case.graph, vec![part], &RunSteps::default()));
 }
 
-fn linked_trace(oddity: Oddity, events: usize) -> LinkedTrace {
+fn draw_case(oddity: Oddity, events: usize, rules: &KernelRules) -> Case {
     let traces = oddity.draw_rank(events, 0);
     let device = etlink_kineto::read(&traces.device[..], Default::default());
     let device = device.expect("a device trace");
-    link(None, device, LinkOptions::default()).expect("links")
+    let trace = link(None, device, LinkOptions::default()).expect("links");
+    Case {
+        analysis: analyze(&trace, rules, &Options::default()),
+        graph: etlink_replay::graph_from_trace(&trace).expect("a graph"),
+        trace,
+    }
 }
