@@ -97,7 +97,7 @@ fn predict_change(
         before: recorded.makespan,
         truth: Machine::run(program, options, change).makespan,
         predicted: work_makespan(&graph, &run).0,
-        range: answer_range(&graph, &trace, &settings, (&plain, &run)),
+        range: answer_range(&graph, &trace, &settings, (&plain, &run), &|_| None),
     })
 }
 
