@@ -181,7 +181,7 @@ fn sentences_and_units() {
             "2 devices are busy 0.0 % of their summed step (140.000 us of 16.405 s): \
             computation 0.0 %",
         )
-        .says("1 step on each of 2 ranks, mean 8.203 s from the last rank's begin to the last rank's end; 8.203 s on the host");
+        .says("1 step on each of 2 ranks, mean 8.203 s from the last rank's begin to the last rank's end; on a rank, mean 8.203 s on the host");
     tool.run("analyze kineto_trace_0.json")
         .exits(0)
         .says("\n1 step, mean 8.203 s; 8.203 s on the host");

@@ -26,7 +26,7 @@ fn completed_by_bash(words: &[&str]) -> Vec<String> {
 #[test]
 fn bash_completes_commands_options_and_values() {
     assert_eq!(completed_by_bash(&["etlink", "ana"]), ["analyze"]);
-    let options = completed_by_bash(&["etlink", "merge", "--ov"]);
+    let options = completed_by_bash(&["etlink", "merge", "--overw"]);
     assert_eq!(options, ["--overwrite"]);
     let simulators = completed_by_bash(&["etlink", "merge", "--for", "as"]);
     assert_eq!(

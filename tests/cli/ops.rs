@@ -129,7 +129,6 @@ fn times_and_work_are_those_of_the_raw_trace() {
     for case in [
         "ops-sweep",
         "gpt2",
-        "resnet50",
         "llama-forward",
         "vit",
         "bert",

@@ -34,7 +34,7 @@ pub use call_tree::{CallKind, CallNode, CallTree, TreeOptions, call_tree};
 use crate::outside_work::CountedWork;
 use crate::short_names::short_names;
 use etlink_link::ranks::RankSteps;
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, TraceRecorder};
 use serde::Serialize;
 
 /// Grouping of events into rows.
@@ -176,6 +176,12 @@ impl KeyAverages {
     }
 }
 
+/// Returns true if rows in which a device or the host waits count as time of a device: as in
+/// PyTorch's table, which only Kineto's traces have. Comparisons are about the work of devices.
+fn counts_waits(trace: &DeviceTrace, counted: Option<CountedWork<'_>>) -> bool {
+    counted.is_none() && trace.header.recorder == TraceRecorder::Kineto
+}
+
 /// Computes the table of a trace.
 pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
     // Stacks need the tree as it is before equal children are merged.
@@ -187,7 +193,7 @@ pub fn key_averages(trace: &DeviceTrace, options: Options<'_>) -> KeyAverages {
         TopGroup::Stack(depth) => stacks::python_stacks(trace, &ranges, &tree, depth),
         TopGroup::Name | TopGroup::Shape => stacks::PythonStacks::default(),
     };
-    let mut launched = device::launched_time(trace, &ranges, options.counted.is_none());
+    let mut launched = device::launched_time(trace, &ranges, counts_waits(trace, options.counted));
     tree.merge(&ranges, &names, &mut launched);
     let memory = memory::MemoryEvents::new(trace);
     let figures = tree.figures(&ranges, &launched, &memory);

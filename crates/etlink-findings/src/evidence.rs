@@ -36,9 +36,6 @@ fn doubt_text(finding: &RunFinding) -> &'static str {
     if finding.inferred && is_stated {
         return "; the gain depends on inferred waits";
     }
-    if finding.figures.host_slowed {
-        return "; recording slowed this host down, which exaggerates the gain";
-    }
     ""
 }
 

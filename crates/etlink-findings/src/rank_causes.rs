@@ -48,7 +48,6 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
         if one.evidence.start_ns.is_some() {
             one.evidence.set_rank(rank, first_ns);
         }
-        one.evidence.host_slowed = view.trace.report.is_host_slowed && one.kind.is_of_host_pace();
     }
     let mut window = view.window;
     if !window.has_device {

@@ -135,8 +135,10 @@ impl<'t> RankView<'t> {
             step_names,
             window,
             span,
-            begins_on_devices: counted_steps(&analysis.steps)
-                .any(|step| step.begin_ns == span.0 && step.start_ns < step.begin_ns),
+            begins_on_devices: analysis.steps.first().is_some_and(|step| {
+                let begins = step.excluded.is_none() && step.begin_ns == span.0;
+                begins && step.start_ns < step.begin_ns
+            }),
             counted: CountedWork::new(trace),
             row_node,
             of_thread,
@@ -394,6 +396,19 @@ impl<'t> RankView<'t> {
             edits.removed.push(*node);
             self.free_node(*node, edits);
         }
+    }
+
+    /// Drops the edits of work before the window, since they would move the window. If it begins when
+    /// devices have ended earlier work, what hosts do before that is work of its first step.
+    pub(crate) fn keep_inside(&self, edits: &mut GraphEdits) {
+        if self.begins_on_devices {
+            return;
+        }
+        let is_inside = |node: &NodeIdx| self.node_span(*node).1 > self.span.0;
+        edits.removed.retain(is_inside);
+        edits.at_once.retain(is_inside);
+        edits.scaled.retain(|(node, _)| is_inside(node));
+        edits.freed.retain(|(node, _)| is_inside(node));
     }
 
     /// Removes a node's waits for devices and other threads.

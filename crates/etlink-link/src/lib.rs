@@ -52,7 +52,9 @@ pub use host::tensors::TensorEdges;
 pub use kernel_metrics::{MetricJoin, join_counter_ranges, join_kernel_metrics};
 pub use options::LinkOptions;
 pub use recording::{RecordingContent, has_stacks};
-pub use report::{EdgeCounts, LinkReport, MatchCounts, NodeCounts, TimeWindow, UnmatchedCounts};
+pub use report::{
+    EdgeCounts, LinkReport, MatchCounts, NodeCounts, RecordingOverhead, TimeWindow, UnmatchedCounts,
+};
 pub use sanity::judge_rows;
 pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};

@@ -34,6 +34,8 @@ pub enum Setting {
     ForAstraSim,
     /// `--tensor-deps none`.
     NoTensorDeps,
+    /// `--overhead keep`.
+    KeepOverhead,
 }
 
 impl Display for Setting {
@@ -47,6 +49,7 @@ impl Display for Setting {
             Setting::WhatIf => ("--what-if", "what_if="),
             Setting::Scale => ("--scale", "scale="),
             Setting::NoTensorDeps => ("--tensor-deps none", "tensor_deps=\"none\""),
+            Setting::KeepOverhead => ("--overhead keep", "overhead=\"keep\""),
             Setting::ForAstraSim => ("--for astra-sim", "simulator=\"astra-sim\""),
         };
         f.write_str(if NAMES_ARGUMENTS.load(Ordering::Relaxed) {

@@ -11,7 +11,7 @@ use etlink::documents::{
 };
 use etlink_model::Failure;
 use etlink_run::storage::{self, path_without_secrets};
-use etlink_run::{ReadCache, Run, RunError, RunOptions, RunSource};
+use etlink_run::{Overhead, ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
@@ -60,7 +60,11 @@ pub(crate) struct RunHandle {
 impl RunHandle {
     /// Finds the ranks of a run; traces are read on first use.
     #[new]
-    #[pyo3(signature = (paths, is_list, ranks, memory, strict, cache))]
+    #[pyo3(signature = (paths, is_list, ranks, memory, strict, cache, overhead))]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the arguments of a constructor in Python"
+    )]
     fn new(
         py: Python<'_>,
         paths: Vec<PathBuf>,
@@ -69,14 +73,17 @@ impl RunHandle {
         memory: Option<u64>,
         strict: bool,
         cache: Option<PathBuf>,
+        overhead: Option<String>,
     ) -> PyResult<RunHandle> {
         let paths = paths.into_iter().map(path_without_secrets).collect();
         // a folder on a network may take seconds to answer, so this is work too
         let run = run_cancellable(py, move |call| {
             let ranks = ranks.map(|ranks| ranks.parse::<RankSelection>());
+            let overhead = overhead.map(|overhead| overhead.parse::<Overhead>());
             let options = RunOptions {
                 memory,
                 strict,
+                overhead: overhead.transpose().context("overhead")?,
                 ranks: ranks.transpose()?,
                 cache: cache.map(ReadCache::new),
                 ..RunOptions::default()

@@ -24,6 +24,10 @@ pub struct ReplayFigures {
     pub streams: u64,
     /// Measured makespan: last end minus first start.
     pub measured_ns: Option<DurationNs>,
+    /// Measured makespan without the overhead of recording, if it was removed: the figures below
+    /// compare the run with these times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrected_ns: Option<DurationNs>,
     /// Makespan of the run.
     pub replayed_ns: DurationNs,
     /// Difference of the makespans, relative to the measured one.

@@ -63,8 +63,10 @@ pub use path::{
     CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,
     critical_path, work_makespan,
 };
-pub use range::{AnswerRange, answer_range};
-pub use recording_overhead::{NoOverhead, RecordingOverhead, recording_cost, without_overhead};
+pub use range::{AnswerRange, StepRange, answer_range};
+pub use recording_overhead::{
+    NoOverhead, mean_step, overhead_doubt, recording_cost, without_overhead,
+};
 pub use run::{ReplayRun, ReplaySettings, run_graph};
 pub use scale::{DurationScale, DurationScaleError};
 pub use slack::node_slack;

@@ -4,10 +4,12 @@
 //! waits that held nothing up ([`Doubts`]), the new length of waits without a cause, and the work
 //! of a thread after it wakes. Some edges decide only in the changed run, so their latency is
 //! inferred from others of their class: the spread of these along the path widens the range on both
-//! sides.
+//! sides. If recording slowed the host down, the runs are repeated with the least and the greatest
+//! overhead that it may have, both before and after the change.
 
 use crate::assumed::Assumed;
 use crate::doubts::Doubts;
+use crate::edits::GraphEdits;
 use crate::graph::{EdgeKind, ReplayGraph, ReplayKind};
 use crate::labels::LabelSource;
 use crate::path::work_makespan;
@@ -26,6 +28,9 @@ pub struct AnswerRange {
     /// Largest change in ns: each such wait is for all work launched before, as far as the times
     /// allow.
     pub most_change_ns: i64,
+    /// Bounds on the mean step; `None` without steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepRange>,
     /// Number of inferred waits that held nothing up; each may be none.
     pub doubtful_waits: u64,
     /// Number of waits that the times allow but no edge states: calls wait for an unknown cause.
@@ -35,49 +40,112 @@ pub struct AnswerRange {
     pub trust: PathTrust,
 }
 
-/// Runs twice more, with the smallest and the largest effect of all open questions. `plain` is the
-/// run without changes, `run` the run with them. O(n log n + edges).
+/// Bounds on the true mean step with the changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StepRange {
+    /// Shortest step in ns.
+    pub least_ns: DurationNs,
+    /// Longest step in ns.
+    pub most_ns: DurationNs,
+    /// Smallest change, relative to the step without the changes.
+    pub least_change: f64,
+    /// Largest relative change.
+    pub most_change: f64,
+}
+
+impl StepRange {
+    fn extend(range: &mut Option<StepRange>, before: DurationNs, after: DurationNs) {
+        let change = (after.0 - before.0) as f64 / before.0.max(1) as f64;
+        let range = range.get_or_insert(StepRange {
+            least_ns: after,
+            most_ns: after,
+            least_change: change,
+            most_change: change,
+        });
+        range.least_ns = range.least_ns.min(after);
+        range.most_ns = range.most_ns.max(after);
+        range.least_change = range.least_change.min(change);
+        range.most_change = range.most_change.max(change);
+    }
+}
+
+/// Runs twice more, with the smallest and the largest effect of all open questions, and as often for
+/// each overhead that the recording may have. `plain` is the run without changes, `run` the run with
+/// them; `mean_step` is the mean step of a run. O(n log n + edges).
 pub fn answer_range(
     graph: &ReplayGraph,
     labels: &dyn LabelSource,
     settings: &ReplaySettings,
     (plain, run): (&ReplayRun, &ReplayRun),
+    mean_step: &dyn Fn(&ReplayRun) -> Option<DurationNs>,
 ) -> AnswerRange {
-    let before = work_makespan(graph, plain).0;
-    let change = work_makespan(graph, run).0 - before;
+    let as_given_ns = work_makespan(graph, plain).0;
+    let change = work_makespan(graph, run).0 - as_given_ns;
+    let step_as_given = mean_step(plain);
     let doubts = Doubts::new(graph, labels, plain);
     let returns = Returns::new(graph, (plain, run));
-    let ask = |extreme: Extreme| {
-        let mut duration = run.duration.clone();
-        returns.apply_to_durations(extreme, &mut duration);
-        apply_errors(extreme, &settings.edits.errors, &mut duration);
-        let factor = settings.factor_of_causes(extreme == Extreme::Most);
-        apply_to_causes(graph, extreme, factor, &mut duration);
-        let assumed = match extreme {
-            Extreme::Least => Assumed {
-                without: &doubts.doubtful,
-                with: &[],
-            },
-            Extreme::Most => Assumed {
-                without: &[],
-                with: &doubts.possible,
-            },
-        };
-        let run = run_assuming(graph, settings, duration, assumed);
-        let error = assumed_latency_error(graph, (plain, &run));
-        let change = work_makespan(graph, &run).0 - before;
-        match extreme {
-            Extreme::Least => change - error.0,
-            Extreme::Most => change + error.0,
-        }
-    };
-    AnswerRange {
-        least_change_ns: ask(Extreme::Least).min(change),
-        most_change_ns: ask(Extreme::Most).max(change),
+    let mut range = AnswerRange {
+        least_change_ns: change,
+        most_change_ns: change,
+        step: None,
         doubtful_waits: doubts.doubtful.len() as u64,
         possible_waits: doubts.possible.len() as u64,
         trust: path_trust(graph, run),
+    };
+    let unchanged = ReplaySettings {
+        resources: settings.resources,
+        ..ReplaySettings::default()
+    };
+    let as_given = [GraphEdits::default()];
+    for overhead in as_given.iter().chain(&settings.overhead_doubt) {
+        let with_overhead = |run: &ReplayRun| {
+            let mut duration = run.duration.clone();
+            overhead.apply_to_durations(&mut duration);
+            duration
+        };
+        let rerun;
+        let plain = if overhead.is_empty() {
+            plain
+        } else {
+            rerun = run_assuming(graph, &unchanged, with_overhead(plain), Assumed::default());
+            &rerun
+        };
+        let before = work_makespan(graph, plain).0;
+        let step_before = mean_step(plain);
+        for extreme in [Extreme::Least, Extreme::Most] {
+            let mut duration = with_overhead(run);
+            returns.apply_to_durations(extreme, &mut duration);
+            apply_errors(extreme, &settings.edits.errors, &mut duration);
+            let factor = settings.factor_of_causes(extreme == Extreme::Most);
+            apply_to_causes(graph, extreme, factor, &mut duration);
+            let assumed = match extreme {
+                Extreme::Least => Assumed {
+                    without: &doubts.doubtful,
+                    with: &[],
+                },
+                Extreme::Most => Assumed {
+                    without: &[],
+                    with: &doubts.possible,
+                },
+            };
+            let run = run_assuming(graph, settings, duration, assumed);
+            let error = assumed_latency_error(graph, (plain, &run)).0;
+            let after = work_makespan(graph, &run).0;
+            let step = mean_step(&run);
+            for (before, step_before) in [(before, step_before), (as_given_ns, step_as_given)] {
+                range.least_change_ns = range.least_change_ns.min(after - before - error);
+                range.most_change_ns = range.most_change_ns.max(after - before + error);
+                if let Some((before, after)) = step_before.zip(step) {
+                    StepRange::extend(&mut range.step, before, after);
+                }
+            }
+        }
     }
+    if let Some((before, after)) = step_as_given.zip(mean_step(run)) {
+        StepRange::extend(&mut range.step, before, after);
+    }
+    range
 }
 
 /// An end of the range.

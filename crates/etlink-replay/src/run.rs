@@ -25,6 +25,8 @@ pub struct ReplaySettings {
     pub resources: bool,
     /// Changes of single nodes, applied after the factors.
     pub edits: GraphEdits,
+    /// Edits for each overhead that the recording may have, only for the range of an answer.
+    pub overhead_doubt: Vec<GraphEdits>,
 }
 
 impl ReplaySettings {

@@ -13,7 +13,7 @@ use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
 use crate::merged::read_merged;
 use crate::output::{OutputFormat, Piece, Target, no_target};
-use crate::overhead::{OverheadRemoval, overhead_note, slow_host_note};
+use crate::overhead::{Overhead, link_without_overhead};
 use crate::perfetto;
 use crate::read_cache::{ReadCache, TraceReading};
 use crate::run_files::ManifestEntry;
@@ -32,7 +32,6 @@ use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges}
 use etlink_model::{
     DeviceTrace, Failure, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs,
 };
-use etlink_replay::without_overhead;
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -68,8 +67,8 @@ pub struct LinkJob {
     pub steps_by: Option<StepPattern>,
     /// Part of the traces to read; `None` for all.
     pub slice: Option<TraceSlice>,
-    /// Removal of the overhead of recording from host times; `None` to leave times as recorded.
-    pub overhead: Option<OverheadRemoval>,
+    /// Treatment of the overhead of recording in host times.
+    pub overhead: Overhead,
     /// Number of reading threads.
     pub threads: usize,
     /// True to refuse damaged traces.
@@ -519,34 +518,9 @@ fn link_traces(
     device: DeviceTrace,
     options: LinkOptions,
 ) -> Result<LinkedTrace, RunError> {
-    let link = |host, device| {
+    link_without_overhead(job, host, device, |host, device| {
         etlink_link::link(host, device, options).map_err(|source| link_error(job, source))
-    };
-    let Some(removal) = job.overhead else {
-        let mut trace = link(host, device)?;
-        // Where a manifest has the times of other steps, it states the slowdown itself.
-        if job.manifest.plain_step.is_none() {
-            let note = slow_host_note(&trace);
-            trace.report.is_host_slowed = note.is_some();
-            trace.report.notes.extend(note);
-        }
-        return Ok(trace);
-    };
-    let recorded = link(host.clone(), device)?;
-    let known = removal.known_step(&job.manifest);
-    match without_overhead(&recorded, known) {
-        Ok((device, overhead)) => {
-            let mut trace = link(host, device)?;
-            trace.report.notes.push(overhead_note(&overhead));
-            Ok(trace)
-        }
-        Err(reason) => {
-            let mut trace = recorded;
-            let note = format!("times are as recorded, with the overhead of recording: {reason}");
-            trace.report.notes.push(note);
-            Ok(trace)
-        }
-    }
+    })
 }
 
 /// Returns true if `--strict` refuses a trace with this report.

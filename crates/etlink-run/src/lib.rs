@@ -98,7 +98,7 @@ pub use joined::JoinedRun;
 pub use membership::{Excluded, Exclusion, Members};
 pub use missing_feature::missing_feature;
 pub use one_run::Run;
-pub use overhead::{OverheadRemoval, OverheadSyntax};
+pub use overhead::{Overhead, OverheadSyntax};
 pub use progress::{Progress, ProgressListener};
 pub use rank_rule::{FolderLayout, RankRule};
 pub use read_cache::{CacheUsage, ReadCache};

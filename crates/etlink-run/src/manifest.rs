@@ -30,12 +30,6 @@ pub const RUNNING: &str = "running";
 /// machine.
 const SAME_MACHINE_NS: i64 = 1_000_000;
 
-/// Ratio of recorded to other step times that causes a warning.
-///
-/// The profiler alone slows host-bound steps down by 1.05 to 1.5 times; the execution trace
-/// observer, by 6 to 11 times.
-const SLOW: f64 = 1.5;
-
 /// Returns the median length of a rank's steps that were not recorded.
 fn plain_step(rank: &Rank) -> Option<DurationNs> {
     let times = rank.process.step_times?;
@@ -277,10 +271,9 @@ impl RunManifest {
     /// Returns a note on the overhead of recording if it is large, with a remedy.
     fn cost(&self) -> Option<String> {
         let slowdown = self.recorded.slowdown()?.slowdown();
-        let slowdown = slowdown.filter(|slowdown| *slowdown > SLOW)?;
+        let slowdown = slowdown.filter(|slowdown| *slowdown > crate::overhead::SLOW)?;
         let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
-            "; --remove-overhead corrects times for this, and etlink record --interleave avoids most \
-             of it"
+            "; etlink record --interleave avoids most of it"
         } else {
             ""
         };

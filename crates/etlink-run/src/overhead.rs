@@ -1,35 +1,46 @@
 //! Removal of the overhead of recording from the times of a host.
 
-use crate::run_files::ManifestEntry;
+use crate::error::RunError;
+use crate::job::LinkJob;
 use crate::slice::{SliceSyntax, parse_time};
-use etlink_link::LinkedTrace;
-use etlink_model::{DurationNs, command_only};
-use etlink_replay::{RecordingOverhead, recording_cost};
+use etlink_link::ranks::RankSteps;
+use etlink_link::{LinkedTrace, RecordingOverhead};
+use etlink_model::{DeviceTrace, DurationNs, HostTrace, Setting, command_only};
+use etlink_replay::{mean_step, recording_cost, without_overhead};
 use std::str::FromStr;
 
-/// How the overhead of recording is determined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OverheadRemoval {
-    /// From the manifest's times of steps that were not recorded, else from ops that do no work.
-    Auto,
-    /// From the length of a step without recording.
+/// Treatment of the overhead of recording in the times of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overhead {
+    /// Times are given as recorded.
+    #[default]
+    Keep,
+    /// Removed if recording slowed the host down much, and no other rank can set its pace.
+    IfSlowed,
+    /// Removed: by the manifest's times of steps that were not recorded, else by ops that do no work.
+    Remove,
+    /// Removed so that a step takes its known time without recording.
     Step(DurationNs),
 }
 
-/// Error of a text that is neither `auto` nor the length of a step.
+/// Error of a text that names no treatment of the overhead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give the time of a step without recording, such as 25.9ms (s, ms, us, ns), or auto")]
+#[error(
+    "give keep, remove, or the time of a step without recording, such as 25.9ms (s, ms, us, ns)"
+)]
 pub struct OverheadSyntax;
 
-impl FromStr for OverheadRemoval {
+impl FromStr for Overhead {
     type Err = OverheadSyntax;
 
-    fn from_str(text: &str) -> Result<OverheadRemoval, OverheadSyntax> {
-        if text == "auto" {
-            return Ok(OverheadRemoval::Auto);
+    fn from_str(text: &str) -> Result<Overhead, OverheadSyntax> {
+        match text {
+            "keep" => return Ok(Overhead::Keep),
+            "remove" => return Ok(Overhead::Remove),
+            _ => {}
         }
         match parse_time(text) {
-            Ok(step) if step.0 > 0 => Ok(OverheadRemoval::Step(step)),
+            Ok(step) if step.0 > 0 => Ok(Overhead::Step(step)),
             Ok(_) | Err(SliceSyntax::Time | SliceSyntax::Steps | SliceSyntax::Backwards) => {
                 Err(OverheadSyntax)
             }
@@ -37,75 +48,116 @@ impl FromStr for OverheadRemoval {
     }
 }
 
-impl OverheadRemoval {
-    /// Returns the length of a step without recording, if it is known.
-    pub(crate) fn known_step(self, manifest: &ManifestEntry) -> Option<DurationNs> {
-        match self {
-            OverheadRemoval::Auto => manifest.plain_step,
-            OverheadRemoval::Step(step) => Some(step),
-        }
-    }
-}
-
-/// Cost of recording per op from which a note says that it distorts times, ns. Kineto costs 1 to 3
-/// us per op and the execution trace observer 14 us more, while the mean op takes 4 to 6 us.
+/// Cost of recording per op from which it distorts times, ns. Kineto costs 1 to 3 us per op and the
+/// execution trace observer 14 us more, while the mean op takes 4 to 6 us.
 const MUCH_PER_OP: DurationNs = DurationNs(8_000);
 
-/// Returns a note on a host that recording slowed down much, next to devices that are faster than
-/// recorded hosts.
-pub(crate) fn slow_host_note(trace: &LinkedTrace) -> Option<String> {
-    if trace.device.rows.is_empty() || trace.is_interleaved {
+/// Ratio of recorded to other step times from which recording slowed the host down much. The
+/// profiler alone slows host-bound steps down by 1.05 to 1.5 times; the execution trace observer, by
+/// 6 to 11 times.
+pub(crate) const SLOW: f64 = 1.5;
+
+/// Returns the cost of recording per op if it distorts the times of a host next to devices, which are
+/// faster than recorded hosts.
+fn slowed_by(job: &LinkJob, device: &DeviceTrace) -> Option<DurationNs> {
+    if device.rows.is_empty() || job.manifest.is_interleaved {
         return None;
     }
-    let cost = recording_cost(trace).filter(|cost| *cost >= MUCH_PER_OP)?;
-    let remedy = command_only(
-        "; findings, analyze and replay correct for this with --remove-overhead, and etlink record \
-         --interleave avoids most of it"
-            .to_owned(),
-    );
-    Some(format!(
-        "recording slowed the host down, by an estimated {:.0} us per op, so that devices look idler \
-         than they are{remedy}",
-        cost.0 as f64 / 1e3
-    ))
+    recording_cost(device).filter(|cost| *cost >= MUCH_PER_OP)
 }
 
-/// Describes the overhead that was removed.
-pub(crate) fn overhead_note(overhead: &RecordingOverhead) -> String {
-    let ms = |time: DurationNs| format!("{:.3} ms", time.0 as f64 / 1e6);
-    let cost = format!("{:.1} us per op", overhead.per_op.0 as f64 / 1e3);
-    let is_longer = |step: DurationNs, other: DurationNs| step.0 > other.0 + other.0 / 50;
-    let steps = overhead.recorded_step.zip(overhead.step);
-    let change = match steps {
-        Some((recorded, step)) if is_longer(recorded, step) => {
-            format!(": steps take {} (recorded: {})", ms(step), ms(recorded))
+/// Returns true if the rank communicates with others, whose overhead is part of its waits.
+fn has_peers(job: &LinkJob, device: &DeviceTrace) -> bool {
+    let size = job.manifest.world_size.or(device.header.world_size);
+    size.map_or(!device.collectives.is_empty(), |size| size > 1)
+}
+
+/// Links traces by `link`, and removes the overhead of recording as the job asks.
+///
+/// # Errors
+/// Fails if the traces cannot be linked.
+pub(crate) fn link_without_overhead(
+    job: &LinkJob,
+    host: Option<HostTrace>,
+    device: DeviceTrace,
+    link: impl Fn(Option<HostTrace>, DeviceTrace) -> Result<LinkedTrace, RunError>,
+) -> Result<LinkedTrace, RunError> {
+    let slowed = slowed_by(job, &device);
+    let plain = job.manifest.plain_step;
+    let (is_tried, known) = match job.overhead {
+        Overhead::Keep => (false, None),
+        Overhead::IfSlowed => {
+            let may_be_slowed = slowed.is_some() || plain.is_some();
+            (may_be_slowed && !has_peers(job, &device), plain)
         }
-        Some((_, step)) => format!("; steps take {} with and without it", ms(step)),
-        None => String::new(),
+        Overhead::Remove => (true, plain),
+        Overhead::Step(step) => (true, Some(step)),
     };
-    match (overhead.known_step, overhead.step) {
-        (Some(known), _) if overhead.per_op.0 == 0 => format!(
-            "no overhead of recording is removed: recorded steps take no longer than {}",
-            ms(known)
-        ),
-        (Some(known), Some(step)) if is_longer(step, known) => format!(
-            "removed {cost} of overhead of recording{change}, longer than the known {}: devices or \
-             other ranks set the pace",
-            ms(known)
-        ),
-        (Some(known), _) => {
-            let recorded = overhead.recorded_step.map(ms).unwrap_or_default();
-            format!(
-                "removed {cost} of overhead of recording, so that steps take their known time of {} \
-                 (recorded: {recorded})",
-                ms(known)
-            )
+    if !is_tried {
+        let mut trace = link(host, device)?;
+        trace.report.overhead = slowed.map(|per_op_ns| RecordingOverhead {
+            per_op_ns,
+            ..RecordingOverhead::default()
+        });
+        // Where a manifest has the times of other steps, it states the slowdown itself.
+        if plain.is_none() {
+            let note = trace.report.overhead.as_ref().map(overhead_note);
+            trace.report.notes.extend(note);
         }
-        (None, _) => format!(
-            "removed an estimated {cost} of overhead of recording{change}; where the host sets the \
-             pace, steps may still be too long"
-        ),
+        return Ok(trace);
     }
+    let mut recorded = link(host.clone(), device)?;
+    let (device, mut overhead) = match without_overhead(&recorded, known) {
+        Ok(removed) => removed,
+        Err(reason) => {
+            let note = format!("times are as recorded, with the overhead of recording: {reason}");
+            recorded.report.notes.push(note);
+            return Ok(recorded);
+        }
+    };
+    let steps = overhead.recorded_step_ns.zip(known);
+    let is_slow = steps.is_none_or(|(step, known)| step.0 as f64 > SLOW * known.0 as f64);
+    if job.overhead == Overhead::IfSlowed && !is_slow {
+        return Ok(recorded);
+    }
+    if overhead.per_op_ns == DurationNs::ZERO {
+        let note =
+            "times are as recorded: recorded steps are no longer than those without recording";
+        recorded.report.notes.push(note.to_owned());
+        return Ok(recorded);
+    }
+    drop(recorded);
+    let mut trace = link(host, device)?;
+    overhead.step_ns = mean_step(&RankSteps::of_trace(&trace));
+    trace.report.overhead = Some(overhead);
+    trace.report.notes.push(overhead_note(&overhead));
+    Ok(trace)
+}
+
+/// Describes the overhead of a recording, and how to get other times.
+fn overhead_note(overhead: &RecordingOverhead) -> String {
+    let cost_us = overhead.per_op_ns.0 as f64 / 1e3;
+    let cost = format!("recording slowed the host by about {cost_us:.1} us per op");
+    if !overhead.is_removed {
+        let remedy = command_only("; etlink record --interleave avoids most of it".to_owned());
+        return format!(
+            "{cost}, so that devices look idler than they are: times are as recorded{remedy}"
+        );
+    }
+    let steps = [
+        ("steps take", overhead.step_ns),
+        ("recorded", overhead.recorded_step_ns),
+        ("known", overhead.known_step_ns),
+    ];
+    let steps = steps.iter().filter_map(|(name, step)| {
+        let step_ms = step.as_ref()?.0 as f64 / 1e6;
+        Some(format!("{name} {step_ms:.3} ms"))
+    });
+    format!(
+        "{cost}; times of the host are given without it ({}); {} gives them as recorded",
+        steps.collect::<Vec<_>>().join(", "),
+        Setting::KeepOverhead
+    )
 }
 
 #[cfg(test)]
@@ -114,15 +166,12 @@ mod tests {
 
     #[test]
     fn a_step_has_a_unit_and_a_length() {
-        let step = |ns| Ok(OverheadRemoval::Step(DurationNs(ns)));
+        let step = |ns| Ok(Overhead::Step(DurationNs(ns)));
         assert_eq!("25.9ms".parse(), step(25_900_000));
-        assert_eq!("auto".parse(), Ok(OverheadRemoval::Auto));
+        assert_eq!("keep".parse(), Ok(Overhead::Keep));
+        assert_eq!("remove".parse(), Ok(Overhead::Remove));
         for text in ["", "25.9", "0ms", "-3ms", "fast"] {
-            assert_eq!(
-                text.parse::<OverheadRemoval>(),
-                Err(OverheadSyntax),
-                "{text}"
-            );
+            assert_eq!(text.parse::<Overhead>(), Err(OverheadSyntax), "{text}");
         }
     }
 }

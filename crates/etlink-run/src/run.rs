@@ -25,7 +25,7 @@ use crate::memory::limit::enough_size;
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
 use crate::merged::{self, MergedContent, read_merged};
-use crate::overhead::OverheadRemoval;
+use crate::overhead::Overhead;
 use crate::read_cache::ReadCache;
 use crate::shard::Shard;
 use crate::slice::TraceSlice;
@@ -212,8 +212,8 @@ pub struct RunOptions {
     pub steps_by: Option<StepPattern>,
     /// Part of each trace to read; `None` for all.
     pub slice: Option<TraceSlice>,
-    /// Removal of the overhead of recording from host times; `None` to leave times as recorded.
-    pub overhead: Option<OverheadRemoval>,
+    /// Treatment of the overhead of recording in host times; `None` for the default of the work.
+    pub overhead: Option<Overhead>,
     /// True to refuse damaged traces, and pairs of two runs.
     pub strict: bool,
     /// True to link traces that seem not to belong together, and to include them in the run.
@@ -810,7 +810,7 @@ impl<'s> RankEntry<'s> {
             keep: options.keep,
             steps_by: options.steps_by.clone(),
             slice: self.slice(),
-            overhead: options.overhead,
+            overhead: options.overhead.unwrap_or(options.work.default_overhead()),
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

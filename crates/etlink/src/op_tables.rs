@@ -18,7 +18,7 @@ use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
-use etlink_run::{JoinedRun, RunError};
+use etlink_run::{JoinedRun, Overhead, RunError};
 use serde::Serialize;
 use std::path::Path;
 
@@ -105,6 +105,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let options = RunOptions {
         // a written graph has slices of ops, but the profiler's table counts whole ops
         traces_only: true,
+        overhead: Some(Overhead::Keep),
         work: match config.rules {
             Some(_) => RankOperation::Analyze,
             None => RankOperation::Top,

@@ -202,7 +202,7 @@ fn add_matches(linked: &JobReport, rows: &mut FactRows) {
         "matched ops",
         matched,
         format!(
-            "{share:.2} % of {} ops in the device trace; {} in the host trace",
+            "{share:.2} % of {} ops and annotations in the device trace; {} in the host trace",
             report.cpu_ops, report.host_ops
         ),
     );

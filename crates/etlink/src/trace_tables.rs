@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
-use etlink_run::RunError;
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunSet};
+use etlink_run::{Overhead, RunError};
 use etlink_tables::{GraphTimes, RankTrace, TraceTable, TraceTableReader};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ impl TraceDocument {
             // Tensor edges are found as in `analyze --parquet`, so that both have the same edges.
             keep: KeepEvents::Memory,
             work: RankOperation::Analyze,
+            overhead: Some(Overhead::Keep),
             ..run.options.clone()
         };
         let runs = RunSet::open(run.source.clone(), options)?;

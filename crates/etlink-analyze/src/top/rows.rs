@@ -6,7 +6,7 @@ use super::ranges::{HostRange, RangeSource, RowNames, is_frame};
 use super::shapes::python_shapes;
 use super::stacks::PythonStacks;
 use super::tree::RangeFigures;
-use super::{KeyAverage, KeyAverages, Options, TopGroup};
+use super::{KeyAverage, KeyAverages, Options, TopGroup, counts_waits};
 use etlink_model::{AuxiliaryKind, DeviceTrace, DurationNs, MemoryRow, NameId, TimeNs};
 use indexmap::{IndexMap, IndexSet};
 use rustc_hash::FxBuildHasher;
@@ -151,8 +151,11 @@ impl<'t, 'o> KeyAverageRows<'t, 'o> {
         for row in (0..rows.len()).filter(counts) {
             self.add_row(rows.name[row], false, rows.start[row], rows.duration[row]);
         }
-        // Comparisons are about the work of devices, and in these rows a device or the host waits.
-        let waits = if counted.is_none() { syncs.len() } else { 0 };
+        let waits = if counts_waits(self.trace, counted) {
+            syncs.len()
+        } else {
+            0
+        };
         for row in 0..waits {
             self.add_row(
                 syncs.name[row],

@@ -99,6 +99,7 @@ fn launch_candidate(
     if !is_optimizer {
         // The gain is that of the question `graphs`.
         edits = skip_launches(view.trace);
+        view.keep_inside(&mut edits);
     }
     let evidence = CauseEvidence {
         count: kernels.len() as u64,

@@ -143,7 +143,6 @@ fn random_figures(random: &mut Random, kind: CauseKind, window_ns: i64) -> Cause
         python_lines: random.below(4) as u64,
         before_launches_ns: random.time(time_ns),
         may_wait: random.chance(),
-        host_slowed: random.chance(),
         ..CauseEvidence::default()
     }
 }
@@ -186,8 +185,6 @@ fn each_clause_of_a_finding_holds() {
         );
         let hangs = finding.inferred && !rule.inferred && !figures.may_wait;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");
-        let slowed = figures.host_slowed && !hangs && !figures.may_wait;
-        assert_eq!(says("recording slowed this host"), slowed, "{sentence}");
         let says_others = says(" and 1 other ") || says(" and 2 other ");
         assert!(!says_others || figures.other_subjects > 0, "{sentence}");
         assert!(

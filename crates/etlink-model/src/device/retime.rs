@@ -72,6 +72,7 @@ impl DeviceTrace {
             let calls = self.calls.correlation.iter().zip(&self.calls.thread);
             calls.map(|(id, thread)| (*id, *thread)).collect()
         };
+        let of_memory = self.threads_of_memory();
         let recorded_rows = self.rows.start.iter().zip(&self.rows.duration);
         // Annotations of devices last from the start of a row to the end of a row.
         let mut new_start: FxHashMap<TimeNs, TimeNs> = FxHashMap::default();
@@ -148,8 +149,8 @@ impl DeviceTrace {
                 }
             }
         }
-        for time in &mut self.memory.time {
-            *time = others.at(*time);
+        for (thread, time) in of_memory.into_iter().zip(&mut self.memory.time) {
+            *time = of_thread(thread).at(*time);
         }
         for step in self.sliced_steps.iter_mut().flatten() {
             let map = of_thread(step.thread);
@@ -161,6 +162,22 @@ impl DeviceTrace {
         }
         // The tables did not grow, so their row numbers still fit.
         self.sort_by_time();
+    }
+
+    /// Returns the thread of each allocation and free, whose rows do not name it: that of the op that
+    /// began last before it and still runs. O(n), for few ops that run at once.
+    fn threads_of_memory(&self) -> Vec<ThreadIdx> {
+        let ops = &self.ops;
+        let (mut open, mut next) = (vec![], 0);
+        let threads = self.memory.time.iter().map(|time| {
+            while next < ops.len() && ops.start[next] <= *time {
+                open.push(next);
+                next += 1;
+            }
+            open.retain(|op| ops.start[*op] + ops.duration[*op] >= *time);
+            open.last().map_or(ThreadIdx::NONE, |op| ops.thread[*op])
+        });
+        threads.collect()
     }
 }
 

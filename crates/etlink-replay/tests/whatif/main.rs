@@ -106,7 +106,7 @@ fn predict(
         before: recorded.makespan,
         truth: changed.makespan,
         predicted: work_makespan(&graph, &run).0,
-        range: answer_range(&graph, &trace, &settings, (&plain, &run)),
+        range: answer_range(&graph, &trace, &settings, (&plain, &run), &|_| None),
     }
 }
 

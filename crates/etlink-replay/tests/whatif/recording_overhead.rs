@@ -49,7 +49,7 @@ fn recorded(us: i64) -> (LinkedTrace, i64) {
 /// Returns the length of the run without overhead, by the trace, and of the run with longer kernels.
 fn lengths_without(trace: &LinkedTrace, known_step: Option<DurationNs>) -> (i64, i64) {
     let (device, overhead) = without_overhead(trace, known_step).expect("ops without work");
-    assert!(overhead.per_op.0 > 0);
+    assert!(overhead.per_op_ns.0 > 0);
     assert_eq!(device.rows.len(), trace.device.rows.len());
     let sum = |durations: &[DurationNs]| durations.iter().map(|time| time.0).sum::<i64>();
     assert_eq!(

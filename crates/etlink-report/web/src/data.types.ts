@@ -296,7 +296,7 @@ export type LinkReport = {
   world_size: number | null;
   host_schema: string | null;
   two_runs: boolean;
-  is_host_slowed?: unknown;
+  overhead?: unknown;
   host_ops: number;
   cpu_ops: number;
   matched: { [key: string]: number };
@@ -481,6 +481,7 @@ export type ReplayFigures = {
   device_ops: number;
   streams: number;
   measured_ns: number | null;
+  corrected_ns?: number;
   replayed_ns: number;
   replay_error: number | null;
   end_error: {

@@ -1,5 +1,6 @@
 //! Kinds of work on a rank, and the memory that they take.
 
+use crate::overhead::Overhead;
 use etlink_model::{DeviceTrace, HostTrace};
 
 /// Work on each rank after reading. Some kinds take several times the memory of linking.
@@ -29,6 +30,17 @@ pub enum RankOperation {
 const REPLAY_BYTES: u64 = 30_000_000;
 
 impl RankOperation {
+    /// Returns the treatment of the overhead of recording, unless the user asks for another:
+    /// analyses are about the program, exports about its recording.
+    pub(crate) fn default_overhead(self) -> Overhead {
+        use RankOperation::{Analyze, Findings, Replay, Report};
+        if matches!(self, Analyze | Findings | Replay | Report) {
+            Overhead::IfSlowed
+        } else {
+            Overhead::Keep
+        }
+    }
+
     /// Returns the bytes per event, and per distinct name.
     ///
     /// Measured: peak RSS of each command with one thread, on 215,502 events of 168 bytes each (the

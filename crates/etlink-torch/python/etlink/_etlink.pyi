@@ -44,6 +44,7 @@ class RunHandle:
         memory: int | None,
         strict: bool,
         cache: str | None,
+        overhead: str | None,
     ) -> RunHandle: ...
     def close(self) -> None: ...
     @property

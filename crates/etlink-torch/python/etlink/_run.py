@@ -28,6 +28,7 @@ def open(
     memory: int | str | None = None,
     strict: bool = False,
     cache: Path | None = None,
+    overhead: str | None = None,
 ) -> Run:
     """Opens a run. Traces are read on first use, each once.
 
@@ -36,6 +37,9 @@ def open(
     memory: memory limit in bytes, or a text such as "16G"; None: the memory available
     strict: leave out damaged traces, and pairs of traces from two runs
     cache: a folder that keeps parsed traces for later sessions
+    overhead: "keep" the overhead of recording in host times, "remove" it, or remove it until a step
+        takes its known time, such as "25.9ms"; None: analyses remove it if recording slowed the host
+        down much and the program has one rank
 
     Raises Error if there is no run: a file is missing, or a folder has no traces or several runs.
     """
@@ -48,7 +52,7 @@ def open(
     copies = LocalCopies()
     paths = [copies.local_path(one) for one in paths]
     kept = None if cache is None else _path_text(cache)
-    return Run(_Opening(paths, is_list, chosen, most, bool(strict), kept, copies))
+    return Run(_Opening(paths, is_list, chosen, most, bool(strict), kept, overhead, copies))
 
 
 class _Opening:
@@ -62,26 +66,26 @@ class _Opening:
         memory: int | None,
         strict: bool,
         cache: str | None,
+        overhead: str | None,
         copies: LocalCopies,
     ) -> None:
         self.paths, self.is_list, self.ranks = paths, is_list, ranks
-        self.memory, self.strict, self.cache = memory, strict, cache
+        self.memory, self.strict, self.cache, self.overhead = memory, strict, cache, overhead
         # deleted with the last run that reads them
         self.copies = copies
 
     def handle(self) -> _etlink.RunHandle:
         ranks = None if self.ranks is None else ",".join(map(str, self.ranks))
-        return _etlink.RunHandle(
-            self.paths, self.is_list, ranks, self.memory, self.strict, self.cache
-        )
+        return _etlink.RunHandle(self.paths, self.is_list, ranks, *self._options())
+
+    def _options(self) -> tuple[int | None, bool, str | None, str | None]:
+        return self.memory, self.strict, self.cache, self.overhead
 
     def of_rank(self, rank: int) -> _Opening:
-        return _Opening(
-            self.paths, self.is_list, [rank], self.memory, self.strict, self.cache, self.copies
-        )
+        return _Opening(self.paths, self.is_list, [rank], *self._options(), self.copies)
 
     def of_files(self, paths: list[str]) -> _Opening:
-        return _Opening(paths, True, None, self.memory, self.strict, self.cache, self.copies)
+        return _Opening(paths, True, None, *self._options(), self.copies)
 
     def name(self) -> str:
         return f"{len(self.paths)} files" if self.is_list else self.paths[0]

@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use etlink_link::TensorEdges;
 use etlink_run::shard::Shard;
-use etlink_run::{OverheadRemoval, ReadCache, RunOptions, StepPattern, TraceSlice};
+use etlink_run::{Overhead, ReadCache, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -104,14 +104,17 @@ impl SliceArgs {
 /// Overhead of recording.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OverheadArgs {
-    /// Remove the overhead of recording from host times; STEP: a step's time without recording
+    /// Overhead of recording in host times: `keep`, `remove`, or a step's time without recording
     ///
     /// Profilers lengthen each op by some microseconds, so that a host seems slower than it is and
-    /// devices seem idle. Host times are shortened until steps take STEP, such as 25.9ms. `auto`, or
-    /// no value: the time of other steps in the manifest of `etlink record`, else an estimate from
-    /// ops that do no work. Device rows keep their durations.
-    #[arg(long, value_name = "STEP", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
-    pub remove_overhead: Option<OverheadRemoval>,
+    /// devices seem idle. `remove` shortens host times: until steps take the time of other steps in
+    /// the manifest of `etlink record`, else by an estimate from ops that do no work. A time such as
+    /// 25.9ms: until steps take that. Device rows keep their durations.
+    ///
+    /// Default: analyses remove it if recording slowed the host down much and the program has one
+    /// rank; exports and tables of ops keep it.
+    #[arg(long, value_name = "keep|remove|STEP")]
+    pub overhead: Option<Overhead>,
 }
 
 /// Options of reading and linking traces.
@@ -262,9 +265,12 @@ impl OverheadArgs {
     /// # Errors
     /// The option is set.
     pub fn refuse(self) -> anyhow::Result<()> {
-        if self.remove_overhead.is_some() {
+        if self
+            .overhead
+            .is_some_and(|overhead| overhead != Overhead::Keep)
+        {
             anyhow::bail!(
-                "--remove-overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
+                "--overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
             );
         }
         Ok(())
@@ -292,7 +298,7 @@ impl ReadingArgs {
             allow_mismatch: self.mismatch.allow_mismatch,
             cache: self.cache.open(),
             slice: self.slice.slice(),
-            overhead: self.overhead.remove_overhead,
+            overhead: self.overhead.overhead,
             ..RunOptions::default()
         })
     }

@@ -50,6 +50,9 @@ pub enum StepExclusion {
     Stub,
     /// The recorder lost all device rows of the step.
     LostRows,
+    /// First step, whose host worked longer than the step is counted: at its start, devices still
+    /// carried out the iteration before it.
+    BehindEarlierWork,
 }
 
 impl StepExclusion {
@@ -59,6 +62,7 @@ impl StepExclusion {
             StepExclusion::NoDeviceRows => "launched no device work",
             StepExclusion::Stub => "is truncated",
             StepExclusion::LostRows => "lost its device rows",
+            StepExclusion::BehindEarlierWork => "begins behind earlier work of devices",
         }
     }
 }
@@ -102,7 +106,27 @@ pub(super) fn with_lengths(ranges: &StepRanges, trace: &LinkedTrace) -> Vec<Step
         step.done_ns = step.done_ns.max(step.begin_ns);
         until = step.done_ns;
     }
+    exclude_short(&mut steps);
     steps
+}
+
+/// Length of the host's range of a step, relative to the counted length, above which the host set
+/// the pace, and a step that begins later is counted short.
+const LONGER_ON_HOST: f64 = 1.05;
+
+/// Excludes a first step that begins behind earlier work, and is shorter for it. If devices set the
+/// pace, its host has less to do than they have, and its length is right. O(steps).
+fn exclude_short(steps: &mut [StepSpan]) {
+    let Some((first, others)) = steps.split_first_mut() else {
+        return;
+    };
+    let on_host = first.end_ns.since(first.start_ns) as f64;
+    let is_short = first.begin_ns > first.start_ns
+        && on_host > LONGER_ON_HOST * first.length_ns() as f64
+        && others.iter().any(|step| step.excluded.is_none());
+    if is_short && first.excluded.is_none() {
+        first.excluded = Some(StepExclusion::BehindEarlierWork);
+    }
 }
 
 /// Returns the indices of the steps by start, outer ones before those nested in them.

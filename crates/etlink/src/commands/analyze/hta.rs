@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, RUN_TABLES, StragglerQuery};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
-use etlink_run::{RunError, RunOptions, RunSource};
+use etlink_run::{Overhead, RunError, RunOptions, RunSource};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -128,8 +128,12 @@ fn read_file(
     options: &RunOptions,
 ) -> Result<(HtaRank, Vec<String>)> {
     let source = RunSource::from_path(&file);
+    let options = RunOptions {
+        overhead: Some(Overhead::Keep),
+        ..options.clone()
+    };
     // HTA also counts events that no graph needs
-    let config = AnalyzeConfig::from_source(source, options.clone()).keeping(KeepEvents::Auxiliary);
+    let config = AnalyzeConfig::from_source(source, options).keeping(KeepEvents::Auxiliary);
     let say =
         |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaOnDemand::new(trace, settings), None));
     // tables are computed on request

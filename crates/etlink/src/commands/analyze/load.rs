@@ -14,7 +14,6 @@ use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkedTrace, RecordingContent, TensorEdges};
 use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
-use etlink_run::RunError;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
@@ -26,6 +25,7 @@ use etlink_run::run::{
     RunSource, WrittenRank,
 };
 use etlink_run::text;
+use etlink_run::{Overhead, RunError};
 
 /// Traces to analyze, and options for reading them.
 pub(super) struct AnalyzeConfig {
@@ -79,6 +79,10 @@ impl AnalyzeConfig {
                 &args.trace.metrics,
             )?,
         };
+        // Files for other tools, and their definitions, have the times of the recording.
+        if args.parquet.is_some() || !args.compat.is_empty() {
+            config.options.overhead = config.options.overhead.or(Some(Overhead::Keep));
+        }
         // A table requested by name is printed alone.
         let is_head = args.table.is_none() && !args.print.csv;
         config.wants_findings = is_head && args.compat.is_empty();

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use etlink_analyze::{KernelRules, PeakTable, RankOps, rank_ops};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
-use etlink_run::{RunError, RunOptions, RunSource};
+use etlink_run::{Overhead, RunError, RunOptions, RunSource};
 use std::path::Path;
 
 impl JsonReport for RunReports<AnalyzedRun<RankOps>> {
@@ -81,6 +81,10 @@ fn read_ops(
     rules: &KernelRules,
     peaks: &PeakTable,
 ) -> Result<Vec<AnalyzedRun<RankOps>>> {
+    let options = RunOptions {
+        overhead: Some(Overhead::Keep),
+        ..options
+    };
     // frames of Python tell the lines of ops
     let config = AnalyzeConfig::from_source(source, options).keeping(KeepEvents::Auxiliary);
     let say = |trace: LinkedTrace, of: AnalyzedTrace<'_>| {

@@ -7,7 +7,7 @@ use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
-use etlink_run::{Progress, RunOptions, RunSource, is_folder};
+use etlink_run::{Overhead, Progress, RunOptions, RunSource, is_folder};
 
 /// Time and memory that a question predicts.
 #[derive(Clone, Default)]
@@ -62,6 +62,8 @@ impl ReplayConfig {
             },
             progress: progress.clone(),
             prepare: args.prepare.shard,
+            // a file shows the run whose figures are printed
+            overhead: Some(args.reading.overhead.overhead.unwrap_or(Overhead::IfSlowed)),
             ..args.reading.run_options(Some(&args.choice))?
         };
         Ok(ReplayConfig {

@@ -8,6 +8,7 @@ use super::{Replayed, ranks, replay_rank};
 use crate::run_query::RunQuery;
 use anyhow::{Context, Result, bail};
 use etlink_replay::ReplaySettings;
+use etlink_run::memory::RankOperation;
 use etlink_run::{RunError, RunOptions};
 
 /// Changes for a replay, as typed after `--scale` and `--what-if`.
@@ -73,6 +74,7 @@ fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
         source: run.source.clone(),
         options: RunOptions {
             keep: super::config::kept_events(&questions),
+            work: RankOperation::Replay,
             ..run.options.clone()
         },
         settings: ReplaySettings {

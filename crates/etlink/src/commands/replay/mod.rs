@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
-use etlink_link::{LinkReport, LinkedTrace};
+use etlink_link::{LinkReport, LinkedTrace, RecordingOverhead};
 use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs, counted_text};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
@@ -34,7 +34,7 @@ use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use questions::AskedQuestion;
 use rules::UnusedRules;
 use serde::Serialize;
-use steps::{MeanStep, RankStep, RankSteps, replayed_steps};
+use steps::{MeanStep, RankStep, RankSteps, RunOfSteps};
 
 /// Results of a replay, as printed.
 #[derive(Default, Serialize)]
@@ -76,6 +76,21 @@ pub(super) struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
+}
+
+impl Replayed {
+    /// Sets the recorded time of ranks whose overhead of recording was removed.
+    fn name_recorded<'o>(
+        &mut self,
+        ranks: impl IntoIterator<Item = Option<&'o RecordingOverhead>>,
+    ) {
+        let removed = ranks.into_iter().flatten().filter(|rank| rank.is_removed);
+        if let Some(recorded) = removed.map(|rank| rank.recorded_ns).max()
+            && let Some(figures) = &mut self.figures
+        {
+            figures.corrected_ns = figures.measured_ns.replace(recorded);
+        }
+    }
 }
 
 impl JsonReport for RunReports<Replayed> {
@@ -230,16 +245,22 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             UnusedRules::refuse_idle(&[unused], &input)?;
             let mut notes = trace_notes(&trace.report);
             notes.extend(answer_notes);
-            let (mut replayed, runs) = replay_graph(&config, input, notes, &graph, trace);
-            let partners = CROSS_STEP_PARTNERS;
-            replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
-            replayed.dropped_waits = Some(dropped_waits(&trace.report));
-            let steps = RankSteps {
+            let rank = RankSteps {
                 rank: None,
                 bounds: &etlink_replay::step_bounds(trace, &graph),
                 first_node: NodeIdx(0),
             };
-            (replayed.steps, replayed.step) = replayed_steps(&[steps], &[], &runs);
+            let steps = RunOfSteps {
+                ranks: vec![rank],
+                clocks: &[],
+            };
+            let mut config = config;
+            config.settings.overhead_doubt = etlink_replay::overhead_doubt(trace, &graph);
+            let (mut replayed, runs) = replay_graph(&config, input, notes, &graph, (trace, &steps));
+            replayed.name_recorded([trace.report.overhead.as_ref()]);
+            let partners = CROSS_STEP_PARTNERS;
+            replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
+            replayed.dropped_waits = Some(dropped_waits(&trace.report));
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -252,8 +273,13 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
             let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
             UnusedRules::refuse_idle(&[unused], &input)?;
+            let steps = RunOfSteps {
+                ranks: vec![],
+                clocks: &[],
+            };
+            let names = NodeNames(file);
             let (mut replayed, runs) =
-                replay_graph(&config, input, notes, &graph, &NodeNames(file));
+                replay_graph(&config, input, notes, &graph, (&names, &steps));
             replayed.stock_replay = StockReplay::new(file, &graph, runs.unchanged());
             replayed
         }
@@ -333,7 +359,7 @@ fn replay_graph(
     input: String,
     notes: Vec<String>,
     graph: &ReplayGraph,
-    labels: &dyn LabelSource,
+    (labels, of_steps): (&dyn LabelSource, &RunOfSteps<'_>),
 ) -> (Replayed, Runs) {
     let settings = &config.settings;
     let wanted = config.explain.as_deref();
@@ -365,16 +391,19 @@ fn replay_graph(
     let path = config
         .critical_path
         .then(|| etlink_replay::critical_path(graph, run));
+    let (steps, step) = of_steps.replayed(&runs);
     let replayed = Replayed {
         input,
         notes,
         resources: settings.resources,
         figures: Some(figures),
         trust: Some(trust),
+        steps,
+        step,
         what_if: runs
             .plain
             .as_ref()
-            .map(|plain| what_if(config, graph, labels, (plain, run))),
+            .map(|plain| what_if(config, graph, (labels, of_steps), (plain, run))),
         critical_path: path.map(|path| PathReport::new(graph, labels, run, &path)),
         explanation: explained.map(|node| {
             etlink_replay::explain_start(graph, labels, run, &settings.drop_edges, node)
@@ -396,7 +425,7 @@ fn device_end(graph: &ReplayGraph, run: &ReplayRun) -> Option<TimeNs> {
 fn what_if(
     config: &ReplayConfig,
     graph: &ReplayGraph,
-    labels: &dyn LabelSource,
+    (labels, of_steps): (&dyn LabelSource, &RunOfSteps<'_>),
     (plain, run): (&ReplayRun, &ReplayRun),
 ) -> WhatIfReport {
     let settings = &config.settings;
@@ -407,7 +436,9 @@ fn what_if(
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
         questions: AskedQuestion::from_config(config),
-        range: etlink_replay::answer_range(graph, labels, settings, (plain, run)),
+        range: etlink_replay::answer_range(graph, labels, settings, (plain, run), &|run| {
+            of_steps.mean(plain, run)
+        }),
         makespan_ns,
         unchanged_ns: before,
         change_ns,

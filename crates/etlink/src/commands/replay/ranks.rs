@@ -4,7 +4,7 @@ mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
-use super::steps::{RankSteps, replayed_steps};
+use super::steps::{RankSteps, RunOfSteps};
 use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
 use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
@@ -13,11 +13,12 @@ use crate::run_findings::{SUMMARY_BYTES, leave_out_cut};
 use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_link::RecordingOverhead;
 use etlink_link::ranks::RankClock;
-use etlink_model::{DurationNs, RankIdx, UnixNs};
+use etlink_model::{DurationNs, NodeIdx, RankIdx, UnixNs};
 use etlink_replay::{
-    CollectiveNodes, CrossStepFigures, JoinOutcome, JoinedCollectives, JoinedGraph, RankFigures,
-    RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
+    CollectiveNodes, CrossStepFigures, GraphEdits, JoinOutcome, JoinedCollectives, JoinedGraph,
+    LabelSource, RankFigures, RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::run::{RankResult, RunResults, RunSet};
@@ -47,6 +48,10 @@ struct ReplayRank {
     cross_step: Option<CrossStepFigures>,
     /// Start and end of each step.
     steps: Vec<StepBounds>,
+    /// Overhead of recording.
+    overhead: Option<RecordingOverhead>,
+    /// Edits for each overhead that the recording may have.
+    overhead_doubt: Vec<GraphEdits>,
 }
 
 impl ReplayRank {
@@ -249,6 +254,8 @@ fn replay_run(
         cross_steps,
         mut steps,
         is_written,
+        overheads,
+        overhead_doubts,
     } = kept_ranks(results.members.ranks);
     // clocks are compared by the times of collectives, which unmeasured graphs do not have
     let measured = kept.ranks.iter().all(|rank| rank.graph.measured);
@@ -291,22 +298,34 @@ fn replay_run(
     let config = config.resolve_names(&together.graph, &labels, &name)?;
     let first_nodes = (0..answers.len()).filter_map(|rank| together.first_node(RankIdx::new(rank)));
     let answers: Vec<_> = first_nodes.zip(answers).collect();
-    let (config, unanswered) = config.ask_ranks(&together.graph, &labels, &answers, &name)?;
+    let (mut config, unanswered) = config.ask_ranks(&together.graph, &labels, &answers, &name)?;
+    let first_nodes = (0..steps.len()).map(|rank| together.first_node(RankIdx::new(rank)));
+    let first_nodes: Vec<NodeIdx> = first_nodes.map(Option::unwrap_or_default).collect();
+    for (doubts, first) in overhead_doubts.iter().zip(&first_nodes) {
+        let all = &mut config.settings.overhead_doubt;
+        all.resize(all.len().max(doubts.len()), GraphEdits::default());
+        let of_ranks = all.iter_mut().zip(doubts);
+        of_ranks.for_each(|(all, doubt)| all.extend_shifted(doubt, *first));
+    }
     let config = &config;
     notes.extend(unanswered);
     let unused = UnusedRules::find(config, &together.graph, &labels);
     notes.extend(unused.notes());
-    let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, &labels);
-    let ranks = together.by_rank(runs.unchanged());
-    let mut of_ranks = vec![];
-    for (place, (rank, bounds)) in ranks.iter().zip(&steps).enumerate() {
-        of_ranks.push(RankSteps {
-            rank: Some(rank.rank),
+    let mut of_steps = RunOfSteps {
+        ranks: vec![],
+        clocks: &join.clocks,
+    };
+    for ((summary, bounds), first_node) in join.summaries.iter().zip(&steps).zip(first_nodes) {
+        of_steps.ranks.push(RankSteps {
+            rank: Some(summary.rank),
             bounds,
-            first_node: together.first_node(RankIdx::new(place)).unwrap_or_default(),
+            first_node,
         });
     }
-    (replayed.steps, replayed.step) = replayed_steps(&of_ranks, &join.clocks, &runs);
+    let labelled: (&dyn LabelSource, _) = (&labels, &of_steps);
+    let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, labelled);
+    replayed.name_recorded(overheads.iter().map(Option::as_ref));
+    let ranks = together.by_rank(runs.unchanged());
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);
     }
@@ -340,6 +359,8 @@ struct KeptRanks {
     steps: Vec<Vec<StepBounds>>,
     /// True if all ranks are written graphs.
     is_written: bool,
+    overheads: Vec<Option<RecordingOverhead>>,
+    overhead_doubts: Vec<Vec<GraphEdits>>,
 }
 
 fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
@@ -359,6 +380,8 @@ fn kept_ranks(members: Vec<RankResult<ReplayRank>>) -> KeptRanks {
         kept.answers.push(rank.answers);
         kept.cross_steps.push(rank.cross_step);
         kept.steps.push(rank.steps);
+        kept.overheads.push(rank.overhead);
+        kept.overhead_doubts.push(rank.overhead_doubt);
     }
     kept
 }

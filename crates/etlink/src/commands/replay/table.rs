@@ -92,6 +92,10 @@ fn add_figures(figures: &ReplayFigures, resources: bool, rows: &mut FactRows) {
             "from the first start to the last end",
         );
     }
+    if let Some(corrected) = figures.corrected_ns {
+        let text = "the measured time without the overhead of recording";
+        rows.add("corrected", duration_text(corrected), text);
+    }
     let how = if resources {
         ", one op at a time per thread and stream"
     } else {
@@ -296,7 +300,9 @@ fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
     let definition = definition.map_or(String::new(), |step| format!("; a step is {step}"));
     let others = match mean.excluded {
         0 => String::new(),
-        others => format!(", without {others} truncated, empty, or not on all ranks"),
+        others => {
+            format!(", without {others} truncated, empty, behind earlier work, or not on all ranks")
+        }
     };
     let which = match mean.steps {
         1 => "the only step".to_owned(),
@@ -313,6 +319,20 @@ fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
         (duration_text(mean.unchanged_ns), which)
     };
     rows.add("step", value, text + &definition);
+    let range = replayed
+        .what_if
+        .as_ref()
+        .and_then(|what_if| what_if.range.step);
+    if let Some(range) = range.filter(|range| range.least_ns < range.most_ns) {
+        let [least, most] = [range.least_change, range.most_change]
+            .map(|change| format!("{:+.1} %", 100.0 * change));
+        let text = format!(
+            "the true step takes from {} to {}; the change is from {least} to {most}",
+            duration_text(range.least_ns),
+            duration_text(range.most_ns)
+        );
+        rows.add("", "", text);
+    }
 }
 
 /// Formats a time without and with the changes.

@@ -150,7 +150,13 @@ pub(super) fn step_title(one: &Analyzed) -> String {
         _ => format!("mean {}", mean(|step| step.length_ns)),
     };
     let host = mean(|step| step.duration_ns);
-    let mut title = format!("{}, {length}; {host} on the host", how_many(one));
+    // The run's length above is not the mean of its ranks' lengths.
+    let of = if one.told.ranks.len() > 1 {
+        "on a rank, mean "
+    } else {
+        ""
+    };
+    let mut title = format!("{}, {length}; {of}{host} on the host", how_many(one));
     if all().any(|(_, step)| step.between_ops_ns > 0) {
         let between = mean(|step| step.between_ops_ns);
         title += &format!(" ({between} of it outside ops and calls)");

@@ -110,6 +110,8 @@ fn from_traces(
             answers: rank_answers(questions, &linked.trace),
             cross_step: cross_step_figures(&linked.trace, &graph, CROSS_STEP_PARTNERS),
             steps: etlink_replay::step_bounds(&linked.trace, &graph),
+            overhead: linked.trace.report.overhead,
+            overhead_doubt: etlink_replay::overhead_doubt(&linked.trace, &graph),
             graph,
             names,
             details,
@@ -163,6 +165,8 @@ fn from_written(
             answers: unanswered(questions),
             cross_step: None,
             steps: vec![],
+            overhead: None,
+            overhead_doubt: vec![],
             is_written: true,
             // a damaged file counts as complete, because it has all that was written
             is_cut: false,
