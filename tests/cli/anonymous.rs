@@ -82,6 +82,43 @@ fn numbers(report: &Value, all: &mut Vec<String>) {
 }
 
 #[test]
+fn times_keep_all_their_digits() {
+    let tool = Tool::new();
+    let event = r#""ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1"#;
+    let times = r#""ts":1712195495519689.047,"dur":3.001"#;
+    let text = format!(r#"{{"schemaVersion": 1, "traceEvents": [{{{event}, {times}}}]}}"#);
+    tool.file("kineto_trace_0.json", text);
+    tool.run("convert kineto_trace_0.json out --anonymise")
+        .exits(0);
+    let files = std::fs::read_dir(tool.path("out")).expect("a folder");
+    let name = files.last().expect("a file").expect("an entry").file_name();
+    let copy = unpacked(&tool, &format!("out/{}", name.display()));
+    assert!(
+        copy.contains("1712195495519689.047") && copy.contains("3.001"),
+        "{copy}"
+    );
+}
+
+/// Schemas of execution traces before 1.1 have lists in place of inputs and outputs.
+#[test]
+fn old_host_traces_keep_no_text_either() {
+    let tool = Tool::new();
+    let node = r#"{"id": 2, "name": "aten::to", "parent": 1, "inputs": ["/acme/file", 3], "input_shapes": [[], []],
+        "input_types": ["String", "Int"], "outputs": ["acme"], "output_shapes": [[]], "output_types": ["String"],
+        "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": "acme", "rf_id": 1}"#;
+    let text = format!(
+        r#"{{"schema": "1.0.1", "pid": 1, "time": "acme", "start_ts": 1, "nodes": [{node}]}}"#
+    );
+    tool.file("run/torch_et_0.json", text);
+    tool.run("convert run out --anonymise").exits(0);
+    let copy = unpacked(&tool, "out/torch_et_0.json.gz");
+    assert!(
+        !copy.contains(SECRET) && copy.contains("aten::to"),
+        "{copy}"
+    );
+}
+
+#[test]
 fn figures_of_recordings_stay() {
     let tool = Tool::new();
     for run in ["ddp2-2.15.0", "tpdp4-2.15.0", "../gpu/nccl"] {

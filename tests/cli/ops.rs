@@ -3,6 +3,7 @@
 use crate::tool::{Tool, pairs};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 
 fn trace(case: &str) -> PathBuf {
@@ -123,6 +124,22 @@ fn work(name: &str, of: &Arguments<'_>) -> Option<(u64, u64)> {
 /// Calls, rows and time of an op, and the work of a call.
 type CallSums = (BTreeSet<u64>, u64, i64, Option<(u64, u64)>);
 
+/// Returns the ranges of the steps that count, in us: a first step may be left out.
+fn counted_steps(path: &str, events: &[Value]) -> Vec<Range<f64>> {
+    let analyzed = Tool::new().run(&format!("analyze {path} --json")).exits(0);
+    let analyzed = analyzed.only_run();
+    let steps = analyzed["ranks"][0]["steps"].as_array().expect("steps");
+    let counted = steps.iter().filter(|step| step["excluded"].is_null());
+    let ranges = counted.map(|step| {
+        let is_step =
+            |event: &&Value| event["cat"] == "user_annotation" && event["name"] == step["name"];
+        let range = events.iter().find(is_step).expect("a range");
+        let [begin, length] = ["ts", "dur"].map(|key| range[key].as_f64().expect("a time"));
+        begin..begin + length
+    });
+    ranges.collect()
+}
+
 #[test]
 fn times_and_work_are_those_of_the_raw_trace() {
     let mut classes: BTreeSet<String> = BTreeSet::new();
@@ -136,7 +153,13 @@ fn times_and_work_are_those_of_the_raw_trace() {
     ] {
         let events = events(case);
         let id = |event: &Value| event["args"]["External id"].as_u64();
-        let ops = events.iter().filter(|event| event["cat"] == "cpu_op");
+        let path = trace(case).display().to_string();
+        let counted = counted_steps(&path, &events);
+        let is_counted = |event: &&Value| {
+            let at = event["ts"].as_f64().expect("a time");
+            event["cat"] == "cpu_op" && counted.iter().any(|step| step.contains(&at))
+        };
+        let ops = events.iter().filter(is_counted);
         let ops: BTreeMap<_, _> = ops.filter_map(|op| Some((id(op)?, op))).collect();
         let mut sums: BTreeMap<String, CallSums> = BTreeMap::new();
         let texts = [
@@ -163,7 +186,6 @@ fn times_and_work_are_those_of_the_raw_trace() {
                 classes.insert(name.to_owned());
             }
         }
-        let path = trace(case).display().to_string();
         let printed = printed(&path, "");
         let printed = printed.iter().filter(|row| row["op"] != "");
         let mut found = 0;

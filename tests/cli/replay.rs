@@ -307,7 +307,10 @@ fn what_cannot_be_replayed_is_refused_with_a_reason() {
         .complains(&["text.et is an unknown kind of file"]);
     tool.run("replay {pairs}/mlp-2.15.0/torch_et_0.json.gz")
         .exits(2)
-        .complains(&["is a PyTorch execution trace", "--host, with the device trace"]);
+        .complains(&[
+            "is a PyTorch execution trace",
+            "--host, with the device trace",
+        ]);
     tool.run(&format!("link {MLP} -o merged.json")).exits(0);
     tool.run("replay merged.json").exits(0);
     tool.file("nodes.json", without_recording(&tool.read("merged.json")));

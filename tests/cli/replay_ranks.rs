@@ -594,7 +594,9 @@ fn the_step_is_of_those_that_all_ranks_have() {
     let step = |folder: &str| tool.run(&format!("replay {folder}")).exits(0);
     // rank 0 has two more steps
     step("one").says("600.000 us  the only step, without 2 truncated, empty, behind earlier work, or not on all ranks");
-    step("two").says("mean of 2 steps, without 1 truncated, empty, behind earlier work, or not on all ranks");
+    step("two").says(
+        "mean of 2 steps, without 1 truncated, empty, behind earlier work, or not on all ranks",
+    );
     step("all").says("mean of 3 steps, to the end of the device work");
     let json = tool.run("replay one --json").exits(0).runs();
     assert_eq!(json[0]["steps"].as_array().map(Vec::len), Some(4));

@@ -45,7 +45,7 @@ fn one_trace_or_a_folder_becomes_one_page() {
     let page = String::from_utf8(tool.read("run.html")).expect("text");
     assert!(page.contains("<title>tpdp4-2.15.0 · etlink report</title>"));
     assert!(
-        page.contains("4 ranks on the CPU: a step takes 28.28 ms; "),
+        page.contains("4 ranks without device rows: a step takes 28.28 ms; "),
         "without script, the sentence is there"
     );
     tool.run(

@@ -151,7 +151,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
                 Some(exposed) if exposed < figures.time_ns => {
                     format!("{} of {total} exposed, {times}", time_text(exposed))
                 }
-                _ => format!("{total}, {times}"),
+                _ => format!("{times}, summed over calls: {total}"),
             };
             format!("{lasts}{waits}{host}")
         }

@@ -14,6 +14,7 @@ use crate::input::{self, InputKind};
 use crate::one_run::Run;
 use crate::progress::Progress;
 use crate::run::{RunOptions, RunSource};
+use crate::storage;
 use crate::{RunError, file_kind};
 use etlink_model::Failure;
 use flate2::Compression;
@@ -21,7 +22,9 @@ use flate2::write::GzEncoder;
 use names::Names;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -39,6 +42,8 @@ pub struct AnonymousCopy {
     pub replaced: usize,
     /// Names of the fields that were left out, sorted.
     pub left_out: Vec<String>,
+    /// Files next to the traces that were not copied.
+    pub not_copied: Vec<String>,
 }
 
 /// Copies the host and device traces of `source`, a trace or the folder of a run, into the new folder
@@ -49,6 +54,12 @@ pub struct AnonymousCopy {
 /// `output` exists, a file cannot be read or written, or a trace is not JSON of PyTorch. Then
 /// nothing is left behind.
 pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, RunError> {
+    if output == Path::new("-") || storage::is_url(output) {
+        let failure = Failure::about(output.display().to_string(), " cannot hold the copies");
+        return Err(failure
+            .advise("give the name of a new folder on a disk")
+            .into());
+    }
     if file_kind::is_folder(output) || output.exists() {
         let failure = Failure::about(output.display().to_string(), " exists");
         return Err(failure.advise("give the name of a new folder").into());
@@ -67,13 +78,27 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         .tempdir_in(parent)
         .with_path(FileAction::Write, parent)?;
     let mut names = Names::default();
-    let mut files = vec![];
+    let (mut files, mut labels) = (vec![], BTreeSet::new());
+    let mut not_copied = run.files().unused.clone();
     for (number, rank) in run.ranks().enumerate() {
         let traces = rank.files();
-        // a file's own name may tell something
-        let label = traces
-            .rank
-            .map_or(format!("file{number}"), |rank| rank.to_string());
+        // a file's own name may tell something, and two files may claim one rank
+        let label = match traces.rank.map(|rank| rank.to_string()) {
+            Some(rank) if labels.insert(rank.clone()) => rank,
+            _ => format!("file{number}"),
+        };
+        let others = [
+            &traces.flight,
+            &traces.metrics,
+            &traces.capture,
+            &traces.graph,
+        ];
+        not_copied.extend(
+            others
+                .into_iter()
+                .flatten()
+                .map(|path| path.display().to_string()),
+        );
         for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
             if let Some(path) = path {
                 let name = format!("{kind}_{label}.json.gz");
@@ -82,13 +107,15 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
             }
         }
     }
-    let staged = staged.keep();
-    std::fs::rename(&staged, output).with_path(FileAction::Write, output)?;
+    std::fs::rename(staged.path(), output).with_path(FileAction::Write, output)?;
+    // it has another name now, so that there is nothing to remove
+    let _ = staged.keep();
     Ok(AnonymousCopy {
         output: output.to_owned(),
         files,
         replaced: names.replaced(),
         left_out: names.left_out(),
+        not_copied,
     })
 }
 
@@ -144,6 +171,37 @@ struct TraceCopy<'n, W> {
 }
 
 impl<W: Write> TraceCopy<'_, W> {
+    /// Writes an event or a node. Its times are copied digit by digit: they have more digits than a
+    /// floating-point number.
+    fn write_item(
+        &mut self,
+        separator: &str,
+        raw: BTreeMap<String, Box<RawValue>>,
+    ) -> io::Result<()> {
+        let mut item = Map::new();
+        let mut times = vec![];
+        for (key, value) in raw {
+            let text = value.get();
+            let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
+            if is_number && ["ts", "dur"].contains(&&key[..]) {
+                times.push(format!("\"{key}\":{text}"));
+            } else {
+                item.insert(key, serde_json::from_str(text)?);
+            }
+        }
+        match self.list {
+            "nodes" => nodes::replace_names(&mut item, self.names),
+            _ => rows::replace_names(&mut item, self.names),
+        }
+        let mut written = Value::Object(item).to_string();
+        if !times.is_empty() {
+            // before the closing brace; an event with times has more fields
+            written.pop();
+            written += &format!(",{}}}", times.join(","));
+        }
+        write!(self.out, "{separator}{written}")
+    }
+
     fn write_field(&mut self, is_first: &mut bool, key: &str) -> io::Result<()> {
         let comma = if *is_first { "" } else { "," };
         *is_first = false;
@@ -206,14 +264,8 @@ impl<'de, W: Write> Visitor<'de> for ListCopy<'_, '_, W> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let copy = self.0;
         let mut separator = "[\n";
-        while let Some(mut item) = list.next_element::<Map<String, Value>>()? {
-            match copy.list {
-                "nodes" => nodes::replace_names(&mut item, copy.names),
-                _ => rows::replace_names(&mut item, copy.names),
-            }
-            write!(copy.out, "{separator}")
-                .and_then(|()| serde_json::to_writer(&mut copy.out, &item).map_err(io::Error::from))
-                .map_err(A::Error::custom)?;
+        while let Some(raw) = list.next_element::<BTreeMap<String, Box<RawValue>>>()? {
+            copy.write_item(separator, raw).map_err(A::Error::custom)?;
             separator = ",\n";
         }
         let open = if separator == "[\n" { "[" } else { "" };

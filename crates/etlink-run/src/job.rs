@@ -680,7 +680,10 @@ fn open_pair(
 ) -> Result<[InputFile; 2], RunError> {
     if host == &job.device {
         let path = host.display();
-        let same = Failure::new(format!("--host and --device are the same file, {path}")).of(path);
+        let same = Failure::new(format!(
+            "the host trace and the device trace are the same file, {path}"
+        ))
+        .of(path);
         return Err(same.advise("give the two traces of one rank").into());
     }
     let host = input::open(host, progress)?;

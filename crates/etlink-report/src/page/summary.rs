@@ -49,7 +49,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
 fn plain_cause(cause: &str) -> String {
     let plain = cause.replace('`', "");
     // A name in code stays as it is.
-    if cause.starts_with('`') {
+    if cause.starts_with('`') || cause.starts_with("Python") {
         return plain;
     }
     let mut letters = plain.chars();
@@ -90,7 +90,7 @@ fn device_phrase(ranks: &[ReportRank]) -> String {
         }
         Some(model) => model,
         None if rows => String::new(),
-        None => " on the CPU".to_owned(),
+        None => " without device rows".to_owned(),
     }
 }
 

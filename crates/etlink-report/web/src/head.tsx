@@ -9,10 +9,10 @@ import { devices, IDLE, PARTS, pathBars, PATH_CAUSES } from "./sections";
 /** Bars of single ranks; the section on device time has all. */
 const RANKS = 8;
 
-/** The parts of device time, with idle time by its cause. */
+/** The parts of busy device time. */
 const TIMES = PARTS.slice(0, 4);
 
-const CAUSES = [...TIMES, ...IDLE].map(([name]) => name);
+const CAUSES = [...[...TIMES, ...IDLE].map(([name]) => name), "idle"];
 
 function timeBar(
   label: string,
@@ -20,7 +20,10 @@ function timeBar(
   idle: Data["total"]["idle"][number] | undefined,
 ): Bar {
   const busy = TIMES.map(([name, field]) => ({ name, ns: time[field] as number }));
-  const causes = idle ? IDLE.map(([name, field]) => ({ name, ns: idle[field] as number })) : [];
+  // the causes of a device are also of its rows that are no work
+  const causes = idle
+    ? IDLE.map(([name, field]) => ({ name, ns: idle[field] as number }))
+    : [{ name: "idle", ns: time.idle_ns + time.exposed_other_ns }];
   return { label, parts: [...busy, ...causes] };
 }
 
@@ -49,7 +52,7 @@ function TimeBars({ data }: { data: Data }) {
         <Stacked
           bars={each.slice(0, RANKS)}
           names={[]}
-          label="Where the time of each device goes"
+          label={`Where the time of ${Math.min(each.length, RANKS)} devices goes`}
           whole=""
           thin
         />

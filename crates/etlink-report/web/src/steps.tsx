@@ -19,7 +19,7 @@ export function stepRows(ranks: ReportRank[]): StepRow[] {
   ranks.forEach((rank, at) => {
     for (const step of rank.steps ?? []) {
       const row = rows.get(step.name) ?? { name: step.name, ns: [] };
-      row.ns[at] = step.duration_ns;
+      row.ns[at] = step.length_ns;
       rows.set(step.name, row);
     }
   });

@@ -83,13 +83,11 @@ const ARGUMENTS: [&str; 76] = [
     "warps per SM",
 ];
 
-/// Fields of an event that are copied.
-const FIELDS: [&str; 12] = [
-    "ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args", "tts",
-];
+/// Fields of an event that are copied, except its times.
+const FIELDS: [&str; 9] = ["ph", "cat", "name", "pid", "tid", "id", "s", "bp", "args"];
 
-/// Fields of a trace that are copied as they are.
-const HEADER: [&str; 15] = [
+/// Fields of a trace that are copied if they are numbers.
+const HEADER: [&str; 13] = [
     "schemaVersion",
     "record_shapes",
     "profile_memory",
@@ -102,9 +100,47 @@ const HEADER: [&str; 15] = [
     "roctracer_version",
     "hip_runtime_version",
     "hip_driver_version",
-    "displayTimeUnit",
     "baseTimeNanoseconds",
-    "deviceProperties",
+];
+
+/// Arguments whose texts only PyTorch and the profiler write.
+const TYPES: [&str; 9] = [
+    "Input type",
+    "dtype",
+    "cuda_sync_kind",
+    "kernel",
+    "kernel_backend",
+    "kernel_name",
+    "kind",
+    "scope",
+    "grid",
+];
+
+/// Fields of a process group, of the distributed run, and of a device that are copied.
+const GROUP: [&str; 6] = [
+    "pg_name",
+    "pg_desc",
+    "pg_size",
+    "ranks",
+    "group_size",
+    "group_count",
+];
+const DISTRIBUTED: [&str; 6] = [
+    "backend",
+    "rank",
+    "world_size",
+    "pg_count",
+    "pg_config",
+    "nccl_version",
+];
+
+/// Names of metadata events in Chrome's format.
+const METADATA: [&str; 5] = [
+    "process_name",
+    "process_labels",
+    "process_sort_index",
+    "thread_name",
+    "thread_sort_index",
 ];
 
 /// Returns a field of the trace itself; `None` to leave it out.
@@ -112,82 +148,149 @@ pub(super) fn header_field(key: &str, value: Value, names: &mut Names) -> Option
     match key {
         "traceName" => Some("kineto_trace.json".into()),
         "host_name" => Some(names.replace("host", value.as_str()?).into()),
+        "displayTimeUnit" => matches!(value.as_str()?, "ms" | "ns").then_some(value),
         "distributedInfo" => Some(distributed(value, names)),
-        key => HEADER.contains(&key).then_some(value),
+        "deviceProperties" => Some(devices(value, names)),
+        key if HEADER.contains(&key) => value.is_number().then_some(value),
+        _ => None,
     }
+}
+
+/// Keeps the numbers and the names of devices.
+fn devices(mut value: Value, names: &mut Names) -> Value {
+    for device in value.as_array_mut().into_iter().flatten() {
+        let Value::Object(fields) = device else {
+            *device = Value::Null;
+            continue;
+        };
+        fields.retain(|key, value| {
+            let is_kept = value.is_number() || (key == "name" && value.is_string());
+            if !is_kept {
+                names.leave_out(key);
+            }
+            is_kept
+        });
+    }
+    value
 }
 
 /// Replaces the names of process groups.
 pub(super) fn distributed(mut value: Value, names: &mut Names) -> Value {
-    let groups = value.get_mut("pg_config").and_then(Value::as_array_mut);
-    for group in groups.into_iter().flatten() {
-        for field in ["pg_name", "pg_desc"] {
-            if let Some(Value::String(name)) = group.get_mut(field) {
-                *name = names.group(name);
+    let Value::Object(fields) = &mut value else {
+        return Value::Null;
+    };
+    retain(fields, &DISTRIBUTED, names);
+    for (key, value) in fields {
+        match (&key[..], value) {
+            ("pg_config", Value::Array(groups)) => {
+                for group in groups {
+                    replace_group(group, names);
+                }
             }
+            ("backend", Value::String(text)) => *text = names.type_text(text),
+            ("nccl_version", Value::String(text)) if is_version(text) => {}
+            (_, value) => keep_plain(value, names),
         }
     }
     value
 }
 
+fn is_version(text: &str) -> bool {
+    let mut letters = text.bytes();
+    letters.all(|letter| letter.is_ascii_digit() || letter == b'.')
+}
+
+fn replace_group(group: &mut Value, names: &mut Names) {
+    let Value::Object(fields) = group else {
+        *group = Value::Null;
+        return;
+    };
+    retain(fields, &GROUP, names);
+    for (key, value) in fields {
+        match (&key[..], value) {
+            ("pg_name" | "pg_desc", Value::String(name)) => *name = names.group(name),
+            (_, value) => keep_plain(value, names),
+        }
+    }
+}
+
 /// Replaces the names of an event.
 pub(super) fn replace_names(event: &mut Map<String, Value>, names: &mut Names) {
     retain(event, &FIELDS, names);
-    let category = event.get("cat").and_then(Value::as_str).unwrap_or_default();
-    let category = category.to_owned();
-    let is_metadata = event.get("ph").is_some_and(|phase| phase == "M");
-    if let Some(Value::String(name)) = event.get_mut("name") {
-        *name = match &category[..] {
-            // names of metadata are Chrome's
-            _ if is_metadata => std::mem::take(name),
-            "python_function" => names.frame(name),
-            "cpu_op" | "kernel" | "gpu_memcpy" | "gpu_memset" | "cuda_runtime" | "cuda_driver"
-            | "cuda_sync" | "overhead" | "fwdbwd" | "ac2g" | "async_gpu" | "cpu_instant_event"
-            | "Trace" | "hip_runtime" | "xpu_runtime" | "xpu_driver" | "Operator" | "Kernel"
-            | "Runtime" => std::mem::take(name),
-            _ => names.annotation(name),
+    let text_of = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (category, is_metadata) = (text_of("cat").to_owned(), text_of("ph") == "M");
+    for (key, value) in event.iter_mut() {
+        let text = match value {
+            Value::String(text) => text,
+            Value::Array(_) | Value::Object(_) if key != "args" => {
+                *value = Value::Null;
+                continue;
+            }
+            _ => continue,
+        };
+        *text = match &key[..] {
+            "name" if is_metadata && METADATA.contains(&&text[..]) => std::mem::take(text),
+            "name" => match &category[..] {
+                "python_function" => names.frame(text),
+                "cpu_op" | "Operator" => names.op(text),
+                ""
+                | "user_annotation"
+                | "gpu_user_annotation"
+                | "Trace"
+                | "cpu_instant_event"
+                | "etlink_wait" => names.annotation(text),
+                // the rest is of runtimes and devices, whatever the profiler calls them
+                _ => std::mem::take(text),
+            },
+            "pid" | "tid" | "id" => names.place(text),
+            "cat" => names.type_text(text),
+            // one letter each: phase, scope, and binding point
+            _ if text.len() > 1 => names.replace("text", text),
+            _ => std::mem::take(text),
         };
     }
-    let Some(Value::Object(arguments)) = event.get_mut("args") else {
-        return;
-    };
+    match event.get_mut("args") {
+        Some(Value::Object(arguments)) => replace_arguments(arguments, names),
+        Some(_) => {
+            event.remove("args");
+        }
+        None => {}
+    }
+}
+
+fn replace_arguments(arguments: &mut Map<String, Value>, names: &mut Names) {
     retain(arguments, &ARGUMENTS, names);
     for (key, value) in arguments {
         match (&key[..], value) {
             ("Process Group Name" | "Process Group Description", Value::String(name)) => {
                 *name = names.group(name);
             }
-            ("name", Value::String(name)) => *name = place(name, names),
-            ("Concrete Inputs", Value::Array(values)) => {
-                for value in values {
-                    if let Value::String(text) = value {
-                        *text = names.value(text);
-                    }
-                }
-            }
-            _ => {}
+            ("name" | "labels", Value::String(name)) => *name = names.place(name),
+            ("Collective name", Value::String(name)) => *name = names.collective(name),
+            (key, value) if TYPES.contains(&key) => keep_types(value, names),
+            (_, value) => keep_plain(value, names),
         }
     }
 }
 
-/// Returns the name of a process or a thread. Streams, and threads of PyTorch, keep theirs.
-fn place(name: &str, names: &mut Names) -> String {
-    let thread = name.strip_prefix("thread ");
-    let (number, own) = match thread.and_then(|rest| rest.split_once(" (")) {
-        Some((number, own)) => (Some(number), own.trim_end_matches(')')),
-        None => (None, name),
-    };
-    let is_known = own.starts_with("stream ")
-        || own.starts_with("Device ")
-        || own.starts_with("pt_")
-        || own == "python"
-        || own.starts_with("python3")
-        || own.bytes().all(|byte| byte.is_ascii_digit());
-    if is_known {
-        return name.to_owned();
+/// Keeps types, also in lists.
+pub(super) fn keep_types(value: &mut Value, names: &mut Names) {
+    match value {
+        Value::String(text) => *text = names.type_text(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| keep_types(value, names)),
+        Value::Object(_) => *value = Value::Null,
+        _ => {}
     }
-    let own = names.replace("thread", own);
-    number.map_or(own.clone(), |number| format!("thread {number} ({own})"))
+}
+
+/// Keeps numbers, flags and devices, also in lists, and replaces other texts.
+pub(super) fn keep_plain(value: &mut Value, names: &mut Names) {
+    match value {
+        Value::String(text) => *text = names.value(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| keep_plain(value, names)),
+        Value::Object(_) => *value = Value::Null,
+        _ => {}
+    }
 }
 
 /// Leaves out all fields but the known ones.

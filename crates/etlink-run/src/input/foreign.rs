@@ -96,7 +96,7 @@ pub(super) fn remedy(kind: InputKind) -> &'static str {
         | InputKind::XlaJson
         | InputKind::RocprofJson
         | InputKind::RocpdSqlite
-        | InputKind::NsysSqlite => "give it as --device",
+        | InputKind::NsysSqlite => "give it as the device trace",
         InputKind::OtherSqlite => "see `etlink inspect`",
         InputKind::Unknown => "see `etlink inspect`, and `etlink check` for a .et",
     }

@@ -110,20 +110,23 @@ pub(super) fn with_lengths(ranges: &StepRanges, trace: &LinkedTrace) -> Vec<Step
     steps
 }
 
-/// Length of the host's range of a step, relative to the counted length, above which the host set
-/// the pace, and a step that begins later is counted short.
-const LONGER_ON_HOST: f64 = 1.05;
+/// Length of the host's range, and of other steps, relative to a step's counted length, above which
+/// the step is counted short.
+const CLEARLY_LONGER: f64 = 1.05;
 
-/// Excludes a first step that begins behind earlier work, and is shorter for it. If devices set the
-/// pace, its host has less to do than they have, and its length is right. O(steps).
+/// Excludes a first step that begins behind earlier work, and is shorter for it: than its own host's
+/// range, and than each other step. If devices set the pace, its length is right. O(steps).
 fn exclude_short(steps: &mut [StepSpan]) {
     let Some((first, others)) = steps.split_first_mut() else {
         return;
     };
     let on_host = first.end_ns.since(first.start_ns) as f64;
+    let longer = CLEARLY_LONGER * first.length_ns() as f64;
+    let counted = others.iter().filter(|step| step.excluded.is_none());
+    let shortest = counted.map(StepSpan::length_ns).min();
     let is_short = first.begin_ns > first.start_ns
-        && on_host > LONGER_ON_HOST * first.length_ns() as f64
-        && others.iter().any(|step| step.excluded.is_none());
+        && on_host > longer
+        && shortest.is_some_and(|shortest| shortest as f64 > longer);
     if is_short && first.excluded.is_none() {
         first.excluded = Some(StepExclusion::BehindEarlierWork);
     }

@@ -82,7 +82,8 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
         Some(timeout) => wait::for_job(&args.job, timeout, &interrupt)?,
         None => open_job(&args.job)?,
     };
-    let peers = peers_that_can_be_asked(&job, args.timeout, &interrupt)?;
+    let left = args.timeout.map(|all| all.saturating_sub(begun.elapsed()));
+    let peers = peers_that_can_be_asked(&job, left, &interrupt)?;
     let request = job.ask(args)?;
     let timeout = args.timeout.unwrap_or(TIMEOUT);
     let left = timeout.saturating_sub(begun.elapsed());

@@ -163,7 +163,7 @@ pub(super) fn step_title(one: &Analyzed) -> String {
     }
     if all().any(|(_, step)| step.rows > 0) {
         let device = mean(|step| step.device_window_ns);
-        title += &format!("; {device} from first to last device row (shares refer to this)");
+        title += &format!("; {device} from first to last device row");
     }
     title + &left_out_text(one)
 }
