@@ -518,7 +518,8 @@ fn link_traces(
     device: DeviceTrace,
     options: LinkOptions,
 ) -> Result<LinkedTrace, RunError> {
-    link_without_overhead(job, host, device, |host, device| {
+    let (overhead, manifest) = (job.overhead, &job.manifest);
+    link_without_overhead(overhead, manifest, (host, device), |host, device| {
         etlink_link::link(host, device, options).map_err(|source| link_error(job, source))
     })
 }

@@ -4,7 +4,6 @@
 //! trace is [`Excluded`] with its name and a reason, and the remaining ones are processed.
 
 use crate::error::RunError;
-use crate::run::RunResults;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
 use etlink_model::{Failure, GlobalRank, command_only};
@@ -223,16 +222,6 @@ pub fn nothing_taken(errors: Vec<RunError>, excluded: &[Excluded]) -> RunError {
         }
         _ => RunError::no_trace_taken(errors),
     }
-}
-
-/// Creates the error of [`nothing_taken`] from the results of all runs, none of which has a member.
-pub fn nothing_taken_of<T>(runs: Vec<RunResults<T>>) -> RunError {
-    let (mut errors, mut excluded) = (vec![], vec![]);
-    for run in runs {
-        errors.extend(run.failed.into_iter().map(|(_, error)| error));
-        excluded.extend(run.members.excluded);
-    }
-    nothing_taken(errors, &excluded)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Removal of the overhead of recording from the times of a host.
 
 use crate::error::RunError;
-use crate::job::LinkJob;
+use crate::run_files::ManifestEntry;
 use crate::slice::{SliceSyntax, parse_time};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkedTrace, RecordingOverhead};
@@ -59,36 +59,36 @@ pub(crate) const SLOW: f64 = 1.5;
 
 /// Returns the cost of recording per op if it distorts the times of a host next to devices, which are
 /// faster than recorded hosts.
-fn slowed_by(job: &LinkJob, device: &DeviceTrace) -> Option<DurationNs> {
-    if device.rows.is_empty() || job.manifest.is_interleaved {
+fn slowed_by(manifest: &ManifestEntry, device: &DeviceTrace) -> Option<DurationNs> {
+    if device.rows.is_empty() || manifest.is_interleaved {
         return None;
     }
     recording_cost(device).filter(|cost| *cost >= MUCH_PER_OP)
 }
 
 /// Returns true if the rank communicates with others, whose overhead is part of its waits.
-fn has_peers(job: &LinkJob, device: &DeviceTrace) -> bool {
-    let size = job.manifest.world_size.or(device.header.world_size);
+fn has_peers(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
+    let size = manifest.world_size.or(device.header.world_size);
     size.map_or(!device.collectives.is_empty(), |size| size > 1)
 }
 
-/// Links traces by `link`, and removes the overhead of recording as the job asks.
+/// Links traces by `link`, and removes the overhead of recording as `asked`.
 ///
 /// # Errors
 /// Fails if the traces cannot be linked.
 pub(crate) fn link_without_overhead(
-    job: &LinkJob,
-    host: Option<HostTrace>,
-    device: DeviceTrace,
+    asked: Overhead,
+    manifest: &ManifestEntry,
+    (host, device): (Option<HostTrace>, DeviceTrace),
     link: impl Fn(Option<HostTrace>, DeviceTrace) -> Result<LinkedTrace, RunError>,
 ) -> Result<LinkedTrace, RunError> {
-    let slowed = slowed_by(job, &device);
-    let plain = job.manifest.plain_step;
-    let (is_tried, known) = match job.overhead {
+    let slowed = slowed_by(manifest, &device);
+    let plain = manifest.plain_step;
+    let (is_tried, known) = match asked {
         Overhead::Keep => (false, None),
         Overhead::IfSlowed => {
             let may_be_slowed = slowed.is_some() || plain.is_some();
-            (may_be_slowed && !has_peers(job, &device), plain)
+            (may_be_slowed && !has_peers(manifest, &device), plain)
         }
         Overhead::Remove => (true, plain),
         Overhead::Step(step) => (true, Some(step)),
@@ -117,7 +117,7 @@ pub(crate) fn link_without_overhead(
     };
     let steps = overhead.recorded_step_ns.zip(known);
     let is_slow = steps.is_none_or(|(step, known)| step.0 as f64 > SLOW * known.0 as f64);
-    if job.overhead == Overhead::IfSlowed && !is_slow {
+    if asked == Overhead::IfSlowed && !is_slow {
         return Ok(recorded);
     }
     if overhead.per_op_ns == DurationNs::ZERO {

@@ -19,7 +19,7 @@ use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext}
 use crate::joined::JoinedRun;
 use crate::listing::listed_runs;
 use crate::measurements::sort_measurements;
-use crate::membership::{Excluded, Members, MembershipRule, RunMember};
+use crate::membership::{self, Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::limit::enough_size;
 use crate::memory::watch::RankWatch;
@@ -1551,4 +1551,13 @@ fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
         summary.is_listed = true;
     }
     summary
+}
+/// Creates the error of [`membership::nothing_taken`] from the results of all runs, none of which has a member.
+pub fn nothing_taken_of<T>(runs: Vec<RunResults<T>>) -> RunError {
+    let (mut errors, mut excluded) = (vec![], vec![]);
+    for run in runs {
+        errors.extend(run.failed.into_iter().map(|(_, error)| error));
+        excluded.extend(run.members.excluded);
+    }
+    membership::nothing_taken(errors, &excluded)
 }

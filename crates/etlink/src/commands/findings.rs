@@ -18,11 +18,12 @@ use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_findings::RunFindings;
 use etlink_link::limits::LOST_PART;
 use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
-use etlink_run::membership::{self, Excluded};
+use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
-    RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, report_notes,
+    RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, nothing_taken_of,
+    report_notes,
 };
 use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
@@ -163,7 +164,7 @@ fn find_in_runs(
         for run in &results {
             notes::print_all(&runs.run_notes(run));
         }
-        return Err(membership::nothing_taken_of(results).into());
+        return Err(nothing_taken_of(results).into());
     }
     let mut reports = vec![];
     for run in results {

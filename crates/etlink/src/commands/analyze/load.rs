@@ -17,12 +17,11 @@ use etlink_model::KeepEvents;
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
-use etlink_run::membership;
 use etlink_run::memory::RankOperation;
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     self, LinkedRank, RankContent, RankEntry, RankResult, RunOptions, RunResults, RunSet,
-    RunSource, WrittenRank,
+    RunSource, WrittenRank, nothing_taken_of,
 };
 use etlink_run::text;
 use etlink_run::{Overhead, RunError};
@@ -159,7 +158,7 @@ fn analyzed_runs<T>(
     let results = runs.collect_runs(results, false)?;
     // an empty report would look like that of an idle run
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        return Err(membership::nothing_taken_of(results).into());
+        return Err(nothing_taken_of(results).into());
     }
     let told = results
         .into_iter()
