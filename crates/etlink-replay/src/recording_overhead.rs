@@ -43,8 +43,8 @@ const TRIVIAL_OPS: [&str; 5] = [
 ];
 const TRIVIAL_TIME: DurationNs = DurationNs(500);
 
-/// Mean cost of ops, which have more inputs, relative to ops without work: of 1.3 to 4 in recordings
-/// of training and inference on an H200, the value with which most steps take their true time.
+/// Mean cost of ops relative to that of ops without work, which have fewer inputs. In recordings of
+/// training and inference on an H200 it is 1.3 to 4; with this value, most steps take their true time.
 const COST_TO_TRIVIAL: f64 = 1.75;
 
 /// Least and greatest cost of ops relative to the estimate. With these, the steps of 22 of 23 programs

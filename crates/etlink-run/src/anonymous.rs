@@ -42,7 +42,7 @@ pub struct AnonymousCopy {
     pub replaced: usize,
     /// Names of the fields that were left out, sorted.
     pub left_out: Vec<String>,
-    /// Files next to the traces that were not copied.
+    /// Files next to the traces that were not copied, some with their kind.
     pub not_copied: Vec<String>,
 }
 
@@ -87,18 +87,14 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
             Some(rank) if labels.insert(rank.clone()) => rank,
             _ => format!("file{number}"),
         };
-        let others = [
+        let of_rank = [
             &traces.flight,
             &traces.metrics,
             &traces.capture,
             &traces.graph,
         ];
-        not_copied.extend(
-            others
-                .into_iter()
-                .flatten()
-                .map(|path| path.display().to_string()),
-        );
+        let of_rank = of_rank.into_iter().flatten();
+        not_copied.extend(of_rank.map(|path| path.display().to_string()));
         for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
             if let Some(path) = path {
                 let name = format!("{kind}_{label}.json.gz");

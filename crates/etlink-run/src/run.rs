@@ -1552,7 +1552,8 @@ fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     }
     summary
 }
-/// Creates the error of [`membership::nothing_taken`] from the results of all runs, none of which has a member.
+/// Creates the error of [`membership::nothing_taken`] from the results of all runs, if no run has a
+/// member.
 pub fn nothing_taken_of<T>(runs: Vec<RunResults<T>>) -> RunError {
     let (mut errors, mut excluded) = (vec![], vec![]);
     for run in runs {

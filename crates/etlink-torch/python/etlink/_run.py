@@ -146,8 +146,8 @@ class Run:
     def findings(self) -> list[str]:
         """Returns the largest possible gains of the run.
 
-        Each text has three lines: the cause with its gain, the evidence, and a remedy. Remarks on the whole run follow,
-        a line each.
+        Each text has three lines: the cause with its gain, the evidence, and a remedy. Remarks on the whole run
+        follow.
         """
         return self._handle.findings()
 

@@ -65,8 +65,8 @@ fn describe_copy(copy: &AnonymousCopy) -> String {
     if !copy.left_out.is_empty() {
         text += &format!("fields left out: {}\n", copy.left_out.join(", "));
     }
-    if !copy.not_copied.is_empty() {
-        text += &format!("not copied: {}\n", copy.not_copied.join(", "));
+    for file in &copy.not_copied {
+        text += &format!("not copied: {file}\n");
     }
     text
 }

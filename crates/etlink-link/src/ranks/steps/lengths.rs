@@ -50,8 +50,8 @@ pub enum StepExclusion {
     Stub,
     /// The recorder lost all device rows of the step.
     LostRows,
-    /// First step, whose host worked longer than the step is counted: at its start, devices still
-    /// carried out the iteration before it.
+    /// First step, counted shorter than its host worked and than each other step: at its start,
+    /// devices still carried out the iteration before it.
     BehindEarlierWork,
 }
 
