@@ -54,6 +54,7 @@ mod record_faults;
 mod replay;
 mod replay_ranks;
 mod report;
+mod repro;
 mod rocm;
 mod rules;
 mod runs;

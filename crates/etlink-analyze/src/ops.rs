@@ -11,6 +11,9 @@
 //! roof          the longer of both, summed over the rows
 //! bound         the longer of both sums
 //! ```
+//! In a recording without work on a device, ops that spend at least half of their time outside other
+//! ops count with their time on the host, which includes the others.
+//!
 //! Work follows [`etlink_link::roofline`]; copies and memsets of an op that also runs kernels are
 //! part of its work. It is unknown unless that of all rows is known, by the
 //! rules of [`peak_use`](crate::peak_use). Copies from and to the host have no roof: their bound is
@@ -19,7 +22,7 @@
 use crate::device_peaks::{DevicePeaks, PeakTable};
 use crate::duration_stats::{DurationStats, median_ns};
 use crate::outside_work::CountedWork;
-use crate::peak_use::{compute_time, device_peaks, is_known, memory_time};
+use crate::peak_use::{compute_time, device_peaks, is_known, is_known_by, memory_time};
 use crate::python_lines::python_line;
 use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
@@ -115,6 +118,8 @@ pub struct RankOps {
     /// Sources of the devices' peak rates: data sheets, or lines of a file; empty if no peaks are
     /// known.
     pub sheets: Vec<String>,
+    /// True if no device worked: times are of the ops on the host.
+    pub on_host: bool,
     /// Ops by name and arguments.
     pub ops: Vec<OpTotals>,
 }
@@ -187,13 +192,47 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
             sums[place].durations.push(ns);
         }
     }
+    let on_host = sums.is_empty();
+    if on_host {
+        sums = host_calls(trace, &counted);
+    }
     let lines = FirstLines::new(trace);
     let totals = sums.into_iter().map(|sum| sum.totals(trace, &lines));
     RankOps {
         rank: trace.report.rank.map(|rank| rank.0),
         ops: with_shares(totals.collect()),
-        sheets: worked.sheets(),
+        sheets: if on_host { vec![] } else { worked.sheets() },
+        on_host,
     }
+}
+
+/// Returns the calls of a run without devices: ops that spend at least half of their time outside
+/// other ops.
+fn host_calls<'t>(trace: &'t LinkedTrace, counted: &CountedWork<'_>) -> Vec<CallSums<'t>> {
+    let ops = &trace.device.ops;
+    let mut inner_ns = vec![0i64; ops.len()];
+    for op in 0..ops.len() {
+        if let Some(parent) = trace.op_parent[op].get() {
+            let sum = &mut inner_ns[parent.index()];
+            *sum = sum.saturating_add(ops.duration[op].0);
+        }
+    }
+    let work = op_work(trace);
+    let mut calls: IndexMap<OpCall<'t>, CallSums<'t>, FxBuildHasher> = IndexMap::default();
+    for op in 0..ops.len() {
+        let ns = ops.duration[op].0;
+        let is_inner = ns > 0 && inner_ns[op] <= ns / 2 && !ops.annotation[op];
+        if !is_inner || counted.time_cause(ops.start[op]).is_some() {
+            continue;
+        }
+        let call = op_call(trace, op);
+        let known = KnownWork::by_formula(&work[op], call.name);
+        let sums = calls.entry(call);
+        let sums = sums.or_insert_with_key(|call| CallSums::new(call.clone(), Some(op)));
+        sums.durations.push(ns);
+        sums.work.add(&known);
+    }
+    calls.into_values().collect()
 }
 
 /// Returns the number of the op that a row belongs to; a range that the program annotates is none.
@@ -393,6 +432,17 @@ impl KnownWork {
         bytes: Some(0),
         times: Some([0.0; 3]),
     };
+
+    /// Work without a time at peaks; the name is that of the op.
+    fn by_formula(work: &RooflineWork, op: &str) -> KnownWork {
+        let is_known = is_known_by(work.formula, || Some(op));
+        let has_operations = is_known && work.formula != RooflineFormula::Bytes;
+        KnownWork {
+            operations: has_operations.then_some(work.operations),
+            bytes: is_known.then_some(work.bytes),
+            times: None,
+        }
+    }
 
     fn add(&mut self, other: &KnownWork) {
         let sum = |(a, b): (u64, u64)| a.saturating_add(b);

@@ -179,14 +179,21 @@ pub(crate) fn memory_time(work: &RooflineWork, peaks: &DevicePeaks) -> Option<f6
 
 /// Returns true if the work of a row is known: see the module's documentation.
 pub(crate) fn is_known(trace: &LinkedTrace, row: usize, work: &RooflineWork) -> bool {
-    match work.formula {
+    let op = || row_op_texts(trace, RowIdx::new(row)).map(|(name, _)| name);
+    is_known_by(work.formula, op)
+}
+
+/// Returns true if a formula states the work of an op of this name, which is asked for if it
+/// matters.
+pub(crate) fn is_known_by<'t>(
+    formula: RooflineFormula,
+    op: impl FnOnce() -> Option<&'t str>,
+) -> bool {
+    match formula {
         RooflineFormula::None | RooflineFormula::Unknown => false,
         RooflineFormula::Copy => true,
         formula if formula.is_counted() => true,
-        _ => {
-            let op = row_op_texts(trace, RowIdx::new(row));
-            op.is_some_and(|(name, _)| name.starts_with("aten::"))
-        }
+        _ => op().is_some_and(|name| name.starts_with("aten::")),
     }
 }
 

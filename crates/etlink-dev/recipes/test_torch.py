@@ -29,6 +29,7 @@ from warm_python import FRAMEWORKS_USED, WarmPython
 PROGRAMS = Path(__file__).resolve().parent / "unmodified"
 MODIFIED = PROGRAMS.parent / "modified"
 PACKAGE = PROGRAMS.parents[2] / "etlink-torch" / "python"
+GPU = PROGRAMS.parents[3] / "testdata" / "gpu"
 SCHEDULE = "--wait 2 --warmup 1 --active 2"
 INIT = "## process_group:init ##"
 CHOSEN = argparse.Namespace(warm=[], servers={})
@@ -755,6 +756,55 @@ class Recorded(Traces):
         self.assertTrue(parts[0][1].endswith("_rank0"))
         for name, cycle in zip(names, ("", "cycle_1/")):
             self.assertEqual((self.folder / "board/run" / name).read_bytes(), (self.traces / f"{cycle}kineto_trace_0.json.gz").read_bytes())
+
+
+class Repeated(Traces):
+    """`etlink repro`: the script runs recorded ops alone."""
+
+    def cases(self, trace: str) -> dict[str, dict]:
+        """The op of each name with the least time, and its line in the script."""
+        script = self.folder / "all.py"
+        line = [CHOSEN.etlink, "repro", str(GPU / trace), "--top", "0", "-f", "-o", str(script)]
+        subprocess.run(line, check=True, capture_output=True)
+        found = {}
+        for line in script.read_text().splitlines():
+            if line.startswith("    json.loads("):
+                case = json.loads(json.loads(line.strip()[len("json.loads(") : -len("),")]))
+                # longer ones take seconds on a CPU
+                if case["recorded_ns"] <= 100_000 and case["recorded_ns"] <= found.get(case["op"], (case["recorded_ns"],))[0]:
+                    found[case["op"]] = (case["recorded_ns"], line)
+        return found
+
+    def repeat(self, script: str, *launcher: str) -> list[dict]:
+        (self.folder / "some.py").write_text(script)
+        words = [*(launcher or ["python"]), "some.py", "--iters", "3", "--warmup", "1", "--seconds", "0.1", "--json", "results.json"]
+        ran = subprocess.run(words, cwd=self.folder, env=environment(), capture_output=True, text=True, timeout=300)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        return load(self.folder / "results.json")["results"]
+
+    def test_ops_of_gpu_recordings_run_on_the_cpu(self):
+        found = {}
+        for trace in ("resnet50", "llama-forward", "gpt2", "bert", "lm"):
+            found = self.cases(trace) | found
+        empty = re.sub(r"(?m)^    json\.loads\(.*\n", "", (self.folder / "all.py").read_text())
+        lines = "\n".join(line for _, line in found.values())
+        results = self.repeat(empty.replace("CASES = [\n", f"CASES = [\n{lines}\n"))
+        missing = {result["op"]: result["note"] for result in results if result["repeated_ns"] is None}
+        self.assertGreater(len(results), 40)
+        self.assertGreaterEqual(len(results) - len(missing), len(results) * 55 // 60, missing)
+
+    def test_collectives_run_among_the_ranks(self):
+        call = {"op": "record_param_comms", "shapes": "[[64], [], []]", "types": '["float", "", ""]', "kernel": "", "recorded_ns": 1000}
+        uneven = '["", "all_to_allv", [48, 16], [16, 48]]'
+        kinds = ["allreduce", "_allgather_base", "_reduce_scatter_base", "broadcast", "all_to_all", "barrier", "reduce"]
+        values = [json.dumps(["", kind]) for kind in kinds] + [uneven]
+        cases = [call | {"strides": "[]", "values": value, "operations": None} for value in values]
+        self.cases("lm")
+        empty = re.sub(r"(?m)^    json\.loads\(.*\n", "", (self.folder / "all.py").read_text())
+        script = empty.replace("CASES = [\n", f"CASES = [\n    *{cases!r},\n")
+        results = self.repeat(script, "torchrun", "--nproc-per-node", "2")
+        self.assertEqual([result["note"] for result in results if not result["repeated_ns"]], [])
+        self.assertEqual(len(results), 8)
 
 
 class OwnProfilers(Traces):

@@ -12,6 +12,7 @@ mod ops;
 mod record;
 mod replay;
 mod report;
+mod repro;
 mod schedule;
 mod simulated;
 mod top;
@@ -31,6 +32,7 @@ pub use ops::{OpOrder, OpsArgs};
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::ReportArgs;
+pub use repro::ReproArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
 pub use simulated::SimulatedArgs;
 pub use top::{FoldedTime, TableArgs, TopArgs};
@@ -97,6 +99,8 @@ pub enum EtlinkCommand {
     Top(TopArgs),
     /// List ops by shapes: device time, operations, bytes, share of the device's peak rates
     Ops(OpsArgs),
+    /// Write a Python script that repeats recorded ops alone, with inputs of their shapes
+    Repro(ReproArgs),
     /// Compare two runs: step time, classes, ops, kernels; fail by rules
     Diff(DiffArgs),
     /// Report where device time goes, why devices are idle, kernels, memory

@@ -10,6 +10,7 @@ mod load;
 pub(super) mod ops;
 #[cfg_attr(not(feature = "parquet"), path = "without_parquet.rs")]
 mod parquet;
+pub(super) mod repro;
 mod requests;
 mod results;
 mod show;

@@ -75,7 +75,7 @@ fn read_peaks(path: Option<&Path>) -> Result<PeakTable> {
     PeakTable::from_text(&text).with_context(|| path.display().to_string())
 }
 
-fn read_ops(
+pub(super) fn read_ops(
     source: RunSource,
     options: RunOptions,
     rules: &KernelRules,

@@ -26,17 +26,22 @@ pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
     for rank in &run.ranks {
         let ops = &rank.said;
         if ops.ops.is_empty() {
-            let _ = writeln!(out, "{}: no work on a device", table::rank(&rank.label));
+            let _ = writeln!(out, "{}: no ops", table::rank(&rank.label));
             continue;
         }
+        let of_what = if ops.on_host {
+            "host time, as no device worked"
+        } else {
+            "device time"
+        };
         let peaks = if ops.sheets.is_empty() {
             "unknown; --peaks FILE states them".to_owned()
         } else {
             ops.sheets.join(", ")
         };
         let mut title = format!(
-            "{}: {} by arguments (figures of all calls; work is known for {} of the device \
-             time; peaks: {peaks})",
+            "{}: {} by arguments (figures of all calls; work is known for {} of the \
+             {of_what}; peaks: {peaks})",
             table::rank(&rank.label),
             count(ops.ops.len() as u64, "op"),
             percent(ops.known_share(), 1),
