@@ -11,9 +11,9 @@ use anyhow::{Result, bail};
 use etlink_analyze::{OpTotals, PeakTable};
 use etlink_run::output::{OutputFormat, Target};
 use etlink_run::{RunOptions, RunSource};
+use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 
 /// The script, with a place for the ops.
 const SCRIPT: &str = include_str!("repro/repeat.py");
@@ -84,8 +84,8 @@ pub fn run(args: &ReproArgs) -> Result<Outcome> {
 fn chosen_ops<'t>(all: &[&'t OpTotals], args: &ReproArgs) -> Vec<&'t OpTotals> {
     let mut by_time = all.to_vec();
     by_time.sort_by_key(|op| Reverse(op.sum_ns));
-    let mut seen = HashSet::new();
-    let mut places: HashMap<&str, u32> = HashMap::new();
+    let mut seen = IndexSet::new();
+    let mut places: IndexMap<&str, u32> = IndexMap::new();
     by_time.retain(|op| {
         let is_asked = args.op.is_empty() || args.op.contains(&op.op);
         let arguments = (&op.op, &op.shapes, &op.types, &op.strides, &op.values);
