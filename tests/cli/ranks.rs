@@ -4,6 +4,83 @@ use crate::tool::{Tool, pairs, unpacked};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::Value;
 
+#[test]
+fn bandwidth_by_size_is_that_of_the_collectives() {
+    let tool = Tool::new();
+    // the last rank of each collective arrives at 400 us and all end 50 us later
+    for rank in 0..4 {
+        let drawn = Drawn {
+            rank,
+            world: 4,
+            late: rank == 3,
+            ..Drawn::default()
+        };
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw(drawn));
+    }
+    let run = tool.run("ranks run --json").exits(0).only_run();
+    let sizes = run["bandwidth"].as_array().expect("a list");
+    assert_eq!(sizes.len(), 1);
+    let of = &sizes[0];
+    let collectives = run["collectives"].as_array().expect("a list");
+    let transfer = |one: &Value| one["transfer_ns"].as_i64().expect("a time");
+    let sum: i64 = collectives.iter().map(transfer).sum();
+    assert_eq!(
+        (&of["kind"], &of["members"]),
+        (&"all_reduce".into(), &4.into())
+    );
+    assert_eq!(
+        (of["count"].as_u64(), of["timed"].as_u64()),
+        (Some(8), Some(8))
+    );
+    assert_eq!(of["transfer_ns"], sum);
+    assert_eq!(of["bytes"], 4096);
+    let rate = of["algorithm_gb_per_s"].as_f64().expect("a rate");
+    assert!((rate - 8.0 * 4096.0 / sum as f64).abs() < 1e-9);
+    let bus = of["bus_gb_per_s"].as_f64().expect("a rate");
+    assert!(
+        (bus / rate - 1.5).abs() < 1e-9,
+        "2 (n - 1) / n of four ranks"
+    );
+    let table = tool
+        .run("ranks run --table bandwidth --csv")
+        .exits(0)
+        .stdout;
+    assert_eq!(table.lines().count(), 2);
+}
+
+#[test]
+fn uneven_all_to_alls_keep_the_bytes_of_each_pair() {
+    let path = pairs().join("experts2-2.15.0");
+    let run = Tool::new().run(&format!("ranks {} --json", path.display()));
+    let run = run.exits(0).only_run();
+    let mut wanted = [[0u64; 2]; 2];
+    for rank in 0..2 {
+        let name = format!("experts2-2.15.0/kineto_trace_{rank}.json.gz");
+        let trace: Value = serde_json::from_slice(&unpacked(&name)).expect("JSON");
+        for event in trace["traceEvents"].as_array().expect("a list") {
+            let args = &event["args"];
+            let (Some(split), Some(elements)) = (
+                args["In split size"].as_str(),
+                args["In msg nelems"].as_u64(),
+            ) else {
+                continue;
+            };
+            let parts: Vec<u64> = serde_json::from_str(split).expect("a list");
+            let whole: u64 = parts.iter().sum();
+            if args["Collective name"] == "all_to_allv" && whole > 0 {
+                for (to, part) in parts.iter().enumerate() {
+                    wanted[rank][to] += 4 * elements * part / whole;
+                }
+            }
+        }
+    }
+    for pair in run["pair_bytes"].as_array().expect("a list") {
+        let [from, to] = ["from", "to"].map(|end| pair[end].as_u64().expect("a rank") as usize);
+        assert_eq!(pair["bytes"], wanted[from][to], "{pair}");
+    }
+    assert_eq!(run["pair_bytes"].as_array().map(Vec::len), Some(4));
+}
+
 const MS: i64 = 1_000_000;
 const DAY_NS: i64 = 86_400 * 1_000 * MS;
 

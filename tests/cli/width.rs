@@ -185,16 +185,18 @@ const TABLES: [&str; 24] = [
     "host_ops",
 ];
 
-const LINES: [&str; 31] = [
+const LINES: [&str; 33] = [
     "link --host one/pytorch_et_0.json --device one/kineto_trace_0.json",
     "link --device one/kineto_trace_0.json -o linked.pftrace --overwrite",
     "merge one -o merged --for astra-sim --overwrite",
     "ranks one",
     "ranks one --rows 0",
+    "ranks one --table bandwidth",
     "top one",
     "top one --group shape",
     "top one --group stack --python",
     "ops one",
+    "repro one -o repro.py -f",
     "diff one two",
     "diff one two --full-names",
     "diff one two --group shape",

@@ -121,6 +121,18 @@ pub(crate) fn device_peaks<'t>(
     Some((name, peaks))
 }
 
+/// Returns the rate of the links of a trace's devices to each other, GB/s, one way, by data sheet;
+/// `None` if it is unknown or differs between the devices.
+pub fn link_gb_per_s(trace: &LinkedTrace) -> Option<f64> {
+    let table = PeakTable::default();
+    let devices = trace.device.queues.iter().map(|queue| queue.device);
+    let rates = devices.map(|device| device_peaks(&table, trace, device)?.1.link_gb_per_s);
+    let rates: Option<Vec<f64>> = rates.collect();
+    let rates = rates?;
+    let first = *rates.first()?;
+    rates.iter().all(|rate| *rate == first).then_some(first)
+}
+
 fn sum_work(
     rows: &ClassifiedRows<'_>,
     some: impl Iterator<Item = usize>,

@@ -80,6 +80,7 @@ mod tests {
             peers: Peers::Group(GroupIdx(0)),
             kind: CollectiveKind::AllReduce,
             dtype: Default::default(),
+            in_split: Default::default(),
             in_bytes: 8,
             bytes: 8,
             is_sized: true,

@@ -241,6 +241,15 @@ pub struct MergeArgs {
     pub how: OutputArgs,
 }
 
+/// Tables of `ranks` that can be printed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RanksTable {
+    /// Each collective and message: who was late, by how much, and its transfer.
+    Collectives,
+    /// Transfer times and bandwidths by kind, group, type and size; bytes of each pair of ranks.
+    Bandwidth,
+}
+
 /// `etlink ranks`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -249,6 +258,9 @@ pub struct MergeArgs {
 pub struct RanksArgs {
     /// Folder with the traces of all ranks; each subfolder with traces is a separate run
     pub dir: PathBuf,
+    /// Print only this table
+    #[arg(long, value_enum, value_name = "TABLE")]
+    pub table: Option<RanksTable>,
     #[command(flatten)]
     pub rows: RowArgs<10>,
     #[command(flatten)]

@@ -17,6 +17,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
                 peers,
                 kind,
                 dtype: Default::default(),
+                in_split: Default::default(),
                 in_bytes: size.unwrap_or(0).unsigned_abs(),
                 bytes: size.unwrap_or(0).unsigned_abs(),
                 is_sized: size.is_some(),

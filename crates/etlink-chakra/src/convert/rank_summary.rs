@@ -68,6 +68,7 @@ pub fn summarize_rank(
             peers,
             kind,
             dtype: NameId::default(),
+            in_split: NameId::default(),
             in_bytes: bytes,
             bytes,
             is_sized: comm.size.is_some() || kind == CollectiveKind::Barrier,

@@ -504,6 +504,7 @@ impl Found {
                     peers,
                     kind: kernel.kind,
                     dtype,
+                    in_split: dtype,
                     in_bytes: 0,
                     bytes: 0,
                     is_sized: false,

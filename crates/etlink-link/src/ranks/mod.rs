@@ -32,6 +32,7 @@ mod step_numbers;
 mod steps;
 mod stragglers;
 mod summary;
+mod transfers;
 mod wait_causes;
 
 #[cfg(test)]
@@ -61,4 +62,5 @@ pub use summary::{
     CommExtent, Communication, GroupIdentity, LostCommunication, Peers, RankSummary,
     UnrecordedKernel, needs_all_ranks,
 };
+pub use transfers::{PairBytes, TransferTotals, pair_bytes, transfer_totals};
 pub use wait_causes::{WaitCause, WaitCauses, wait_causes};

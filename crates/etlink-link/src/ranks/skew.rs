@@ -11,6 +11,7 @@ use super::join::{rank_list, side};
 use super::{CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Skew of one collective or message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -22,8 +23,16 @@ pub struct CollectiveSkew {
     pub ranks: String,
     /// Number of the group; 0 for a message.
     pub group: u32,
+    /// Number of ranks.
+    pub members: u64,
+    /// Number of machines of these ranks; `None` if a rank's is unknown.
+    pub machines: Option<u64>,
+    /// True if the group follows from times of kernels, as the traces have no records.
+    pub inferred: bool,
     /// `Seq`, or the index in the channel's order.
     pub number: i64,
+    /// Element type; `None` if unknown.
+    pub dtype: Option<String>,
     /// Largest of the ranks' sizes, bytes; `None` if no rank states one.
     pub bytes: Option<u64>,
     /// First arrival.
@@ -57,6 +66,13 @@ pub struct CollectiveSkew {
     pub algorithm_bandwidth: Option<f64>,
     /// Bandwidth as the load of a ring's links, bytes per second.
     pub bus_bandwidth: Option<f64>,
+}
+
+impl CollectiveSkew {
+    /// Returns true if ranks arrived apart mostly because steps or recordings began apart.
+    pub fn started_apart(&self) -> bool {
+        self.began_late_ns > self.waited_ns / 2
+    }
 }
 
 /// Computes the skew of each collective that all ranks with a trace have, in order of time.
@@ -111,6 +127,11 @@ fn skew(
             )
         }
     };
+    let sides = matched.members.iter().map(|member| side(ranks, *member));
+    let machines = sides.clone().map(|(summary, _)| summary.machine.as_deref());
+    let machines: Option<BTreeSet<&str>> = machines.collect();
+    let dtype = sides.map(|(summary, one)| summary.names.get(one.dtype));
+    let dtype = dtype.max().filter(|name| !name.is_empty());
     let moved = bytes.filter(|bytes| *bytes > 0);
     let algorithm = transfer_ns
         .zip(moved)
@@ -119,7 +140,11 @@ fn skew(
         kind,
         ranks: ranks_text,
         group,
+        members: n as u64,
+        machines: machines.map(|machines| machines.len() as u64),
+        inferred: join.inferred.contains(&group),
         number: matched.number,
+        dtype: dtype.map(str::to_owned),
         bytes,
         start_ns: first,
         last: late.rank,

@@ -56,7 +56,7 @@ pub struct RankSummary {
     pub unrecorded_gloo: u64,
     /// Steps of the rank and of its communications.
     pub steps: RankSteps,
-    /// Strings that [`Communication::dtype`] refers to.
+    /// Strings that [`Communication::dtype`] and [`Communication::in_split`] refer to.
     pub names: Names,
 }
 
@@ -98,6 +98,8 @@ pub struct Communication {
     pub kind: CollectiveKind,
     /// Element type, as a name in [`RankSummary::names`].
     pub dtype: NameId,
+    /// Sizes sent to each rank by an uneven all-to-all, as list text in [`RankSummary::names`].
+    pub in_split: NameId,
     /// Input of this rank, bytes; 0 if size or element type are unknown.
     pub in_bytes: u64,
     /// Larger of input and output, bytes.
@@ -301,6 +303,7 @@ impl CommunicationCollector {
             let sizes = sizes(&found);
             let (in_bytes, bytes) = sizes.unwrap_or_default();
             let dtype = summary.names.intern(found.names.get(found.record.dtype));
+            let in_split = summary.names.intern(found.names.get(found.record.in_split));
             let extent = if node.on_device {
                 of_node(trace, index)
             } else {
@@ -314,6 +317,7 @@ impl CommunicationCollector {
                 peers,
                 kind,
                 dtype,
+                in_split,
                 in_bytes,
                 bytes,
                 is_sized: sizes.is_some(),

@@ -33,6 +33,7 @@ pub(super) fn collective(
         peers: Peers::Group(GroupIdx(group)),
         kind,
         dtype,
+        in_split: Default::default(),
         in_bytes: 1024,
         bytes: 1024,
         is_sized: true,

@@ -13,7 +13,7 @@ pub struct RanksDocument(RanksReport);
 
 impl RanksDocument {
     /// Names of the tables: the same as of the lists in `--json`.
-    pub const TABLES: [&str; 7] = [
+    pub const TABLES: [&str; 9] = [
         "clocks",
         "ranks",
         "utilization",
@@ -21,6 +21,8 @@ impl RanksDocument {
         "problems",
         "not_compared",
         "collectives",
+        "bandwidth",
+        "pair_bytes",
     ];
 
     /// Reads a run and compares its ranks.

@@ -10,17 +10,18 @@ pub use document::RanksDocument;
 
 use super::{ReportForm, print_report, print_run_files, print_text};
 use crate::Outcome;
-use crate::args::RanksArgs;
+use crate::args::{RanksArgs, RanksTable};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::{DeviceUse, KernelRules, device_use};
+use etlink_analyze::{DeviceUse, KernelRules, device_use, link_gb_per_s};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
-    CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, RankClock, RunJoin,
-    StepStragglers, StragglerStats, order_conflicts, rank_list, step_began_later,
+    CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, PairBytes, RankClock,
+    RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
+    rank_list, step_began_later, transfer_totals,
 };
 use etlink_model::{GlobalRank, Setting};
 use etlink_run::membership::{self, Excluded, Exclusion};
@@ -62,6 +63,13 @@ pub(super) struct RanksReport {
     not_compared: Vec<NotCompared>,
     /// Collectives and messages, in order of time.
     collectives: Vec<CollectiveSkew>,
+    /// Transfers by kind, ranks, element type and size.
+    bandwidth: Vec<TransferTotals>,
+    /// Bytes of all-to-alls from each rank to each.
+    pair_bytes: Vec<PairBytes>,
+    /// Rate of the links by data sheet, GB/s.
+    #[serde(skip)]
+    link_gb_per_s: Option<f64>,
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     began_steps_later: BTreeSet<GlobalRank>,
@@ -83,6 +91,8 @@ struct RankDetails {
     details: Vec<String>,
     /// Utilization of the rank's devices.
     devices: DeviceUse,
+    /// Rate of the devices' links by data sheet, GB/s.
+    link_gb_per_s: Option<f64>,
     /// True if the device trace is truncated.
     is_cut: bool,
 }
@@ -94,6 +104,7 @@ struct RanksConfig {
     form: ReportForm,
     /// Maximum number of rows per table in text; 0 for all.
     rows: usize,
+    table: Option<RanksTable>,
 }
 
 impl RanksConfig {
@@ -109,6 +120,7 @@ impl RanksConfig {
             source: RunSource::Folder(args.dir),
             form: args.print.report_form(),
             rows: args.rows.rows,
+            table: args.table,
         })
     }
 }
@@ -168,13 +180,17 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         ReportForm::Csv => {
             // CSV has no place for notes
             show::print_notes(compared);
-            print_text(&show::skews_csv(compared)?)?;
+            print_text(&match config.table {
+                Some(RanksTable::Bandwidth) => show::bandwidth_csv(compared)?,
+                Some(RanksTable::Collectives) | None => show::skews_csv(compared)?,
+            })?;
         }
         ReportForm::Text => {
             show::print_notes(compared);
-            let tables = compared
-                .iter()
-                .map(|one| show::report_table(one, config.rows));
+            let tables = compared.iter().map(|one| match config.table {
+                None => show::report_table(one, config.rows),
+                Some(table) => show::one_table(one, table, config.rows),
+            });
             print_report(&tables.collect::<String>())?;
         }
     }
@@ -271,6 +287,7 @@ fn summarize_rank(
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
+            link_gb_per_s: link_gb_per_s(&linked.trace),
             is_cut: linked.trace.device.anomalies.is_cut(),
         },
         summary: linked.summary,
@@ -306,7 +323,12 @@ fn compare_ranks(
     let began_steps_later = all
         .filter(|rank| step_began_later(&joined.summaries, &joined.clocks, *rank))
         .collect();
+    let link_gb_per_s = common_rate(details.iter().map(|details| details.link_gb_per_s));
+    let collectives = joined.collective_skews();
     RanksReport {
+        bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
+        pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
+        link_gb_per_s,
         began_steps_later,
         are_apart: run.are_apart,
         cut,
@@ -320,11 +342,18 @@ fn compare_ranks(
         utilization,
         ranks: joined.straggler_stats(),
         steps: joined.step_stragglers(),
-        collectives: joined.collective_skews(),
+        collectives,
         clocks: joined.clocks,
         problems: joined.matches.problems,
         not_compared,
     }
+}
+
+/// Returns the rate that all ranks have.
+fn common_rate(rates: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let rates: Vec<f64> = rates.collect::<Option<_>>()?;
+    let first = *rates.first()?;
+    rates.iter().all(|rate| *rate == first).then_some(first)
 }
 
 /// Counts communications that no two ranks here share, that they report differently, or whose rows

@@ -1,14 +1,19 @@
 //! The comparison as text and as CSV.
 
 use super::RanksReport;
+use crate::args::RanksTable;
 use crate::cut_traces::cut_line;
 use crate::notes;
-use crate::table::{CsvTable, Grid, Limit, count, percent, percent_of, signed_time, time};
+use crate::table::{Column, CsvTable, Grid, Limit, count, percent, percent_of, signed_time, time};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
-use etlink_link::ranks::{CollectiveSkew, RankClock, StragglerStats, step_definition};
+use etlink_link::ranks::{
+    CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
+    step_definition, transfer_totals,
+};
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Formats a CSV line per collective and message.
@@ -166,7 +171,7 @@ fn cut_text(one: &RanksReport) -> String {
 /// run names the same one.
 fn most_of(ranks: &[StragglerStats], of: fn(&StragglerStats) -> i64) -> Option<&StragglerStats> {
     let late = ranks.iter().filter(|rank| of(rank) > 0);
-    late.max_by_key(|rank| (of(rank), std::cmp::Reverse(rank.rank)))
+    late.max_by_key(|rank| (of(rank), Reverse(rank.rank)))
 }
 
 /// Formats the waiting times by step, and in total, with the ranks waited for.
@@ -383,72 +388,151 @@ fn drift_cells(clock: &RankClock) -> [String; 2] {
 }
 
 fn by_kind(one: &RanksReport) -> String {
-    let mut kinds: BTreeMap<(u32, &str, &str), Vec<&CollectiveSkew>> = BTreeMap::new();
-    one.collectives.iter().for_each(|skew| {
-        kinds
-            .entry((skew.group, &skew.kind, &skew.ranks))
-            .or_default()
-            .push(skew)
-    });
-    let mut table = Grid::new(
-        2,
-        Limit::NONE,
-        [
-            "kind",
-            "between",
-            "times",
-            "bytes",
-            "mean skew",
-            "mean transfer",
-            "algbw GB/s",
-            "busbw GB/s",
-        ],
-    )
-    .expendable(["mean transfer"]);
-    let mut started_apart: Vec<&CollectiveSkew> = vec![];
-    for ((_, kind, ranks), skews) in kinds {
-        let (apart, together): (Vec<&CollectiveSkew>, Vec<&CollectiveSkew>) =
-            skews.iter().copied().partition(|skew| is_start_skew(skew));
-        let skew_ns = together.iter().map(|skew| skew.skew_ns);
-        let mean_skew = skew_ns.fold(0, i64::saturating_add) / together.len().max(1) as i64;
-        started_apart.extend(apart);
-        let bytes = skews.iter().filter_map(|skew| skew.bytes);
-        let [transfer, algorithm, bus] = transfer_cells(&skews);
-        table.add([
-            kind.to_owned(),
-            ranks.to_owned(),
-            skews.len().to_string(),
-            bytes_text(bytes.reduce(u64::saturating_add)),
-            if together.is_empty() {
-                "-".to_owned()
-            } else {
-                time(mean_skew)
-            },
-            transfer,
-            algorithm,
-            bus,
-        ]);
-    }
+    let totals = transfer_totals(&one.collectives, false, one.link_gb_per_s);
+    let columns: &[Column<&TransferTotals>] = &[
+        ("kind", |of| of.kind.clone()),
+        ("between", |of| of.ranks.clone()),
+        ("times", |of| of.count.to_string()),
+        ("bytes", |of| bytes_text(of.total_bytes)),
+        ("mean skew", |of| time_text(of.mean_skew_ns)),
+        ("mean transfer", |of| time_text(mean_transfer(of))),
+        ("algbw GB/s", |of| rate_text(of.algorithm_gb_per_s)),
+        ("busbw GB/s", |of| rate_text(of.bus_gb_per_s)),
+    ];
+    let table = Grid::from_records(2, Limit::NONE, columns, totals.iter());
+    let table = table.expendable(["mean transfer"]);
     format!(
         "per kind and group (bytes: sum, each collective once, from the rank with most; algbw, busbw: total bytes \
         over total transfer time, as in nccl-tests)\n{table}{}",
-        start_skew_text(&started_apart)
+        start_skew_text(&one.collectives, "mean skews")
     )
 }
 
-/// Returns true if ranks arrived apart mostly because steps or recordings began apart.
-fn is_start_skew(skew: &CollectiveSkew) -> bool {
-    skew.began_late_ns > skew.waited_ns / 2
+/// Formats the tables that are printed alone.
+pub(super) fn one_table(one: &RanksReport, table: RanksTable, top: usize) -> String {
+    match table {
+        RanksTable::Collectives => largest_skews(one, top),
+        RanksTable::Bandwidth => bandwidth_table(one, top),
+    }
 }
 
-/// Describes the collectives that the mean skews leave out.
-fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
-    let Some(most) = started_apart.iter().max_by_key(|skew| skew.skew_ns) else {
+fn bandwidth_table(one: &RanksReport, top: usize) -> String {
+    let columns: &[Column<&TransferTotals>] = &[
+        ("kind", |of| of.kind.clone()),
+        ("between", |of| of.ranks.clone()),
+        ("ranks", |of| of.members.to_string()),
+        ("machines", |of| {
+            of.machines.map_or("-".into(), |n| n.to_string())
+        }),
+        ("type", |of| of.dtype.clone().unwrap_or_else(|| "-".into())),
+        ("bytes", |of| bytes_text(of.bytes)),
+        ("times", |of| of.count.to_string()),
+        ("transfer", |of| time_text(of.median_transfer_ns)),
+        ("min", |of| time_text(of.min_transfer_ns)),
+        ("max", |of| time_text(of.max_transfer_ns)),
+        ("sum", |of| {
+            time_text((of.timed > 0).then_some(of.transfer_ns))
+        }),
+        ("skew", |of| time_text(of.median_skew_ns)),
+        ("max skew", |of| time_text(of.max_skew_ns)),
+        ("algbw GB/s", |of| rate_text(of.algorithm_gb_per_s)),
+        ("busbw GB/s", |of| rate_text(of.bus_gb_per_s)),
+        ("of links", |of| {
+            of.link_share.map_or("-".into(), |share| percent(share, 1))
+        }),
+        ("join", |of| {
+            if of.inferred { "inferred" } else { "records" }.into()
+        }),
+    ];
+    let limit = Limit {
+        lines: top,
+        option: "--rows",
+    };
+    let mut totals: Vec<&TransferTotals> = one.bandwidth.iter().collect();
+    // a stable sort: equal sums stay in the order of groups and sizes
+    totals.sort_by_key(|of| Reverse(of.transfer_ns));
+    let all_recorded = totals.iter().all(|of| !of.inferred);
+    let columns = &columns[..columns.len() - usize::from(all_recorded)];
+    let table = Grid::from_records(2, limit, columns, totals.into_iter());
+    let table = table
+        .text_columns(|head| ["kind", "between", "type", "join"].contains(&head))
+        .expendable([
+            "machines",
+            "ranks",
+            "min",
+            "max",
+            "max skew",
+            "algbw GB/s",
+            "sum",
+        ]);
+    let mut out = format!(
+        "transfers by size, most time first (transfer, skew: medians; from the last arrival to the last end, and from \
+        the first arrival to the last; of links: busbw in the rate of the data sheet)\n{table}{}",
+        start_skew_text(&one.collectives, "skews")
+    );
+    for pairs in one.pair_bytes.chunk_by(|a, b| a.group == b.group) {
+        out += &pair_table(pairs);
+    }
+    out
+}
+
+/// Formats the bytes of a group's pairs, a line per sender.
+fn pair_table(pairs: &[PairBytes]) -> String {
+    let rows: Vec<&[PairBytes]> = pairs.chunk_by(|a, b| a.from == b.from).collect();
+    let ranks: Vec<u64> = rows.iter().map(|row| row[0].from).collect();
+    let most = pairs.iter().map(|pair| pair.received_to_mean);
+    let title = format!(
+        "bytes of {} among {}, from a line's rank to a column's; the rank that receives most gets {:.2} times the mean",
+        count(pairs[0].count, "all-to-all"),
+        rank_list("rank", &ranks),
+        most.fold(0.0, f64::max)
+    );
+    let heads = std::iter::once("from".to_owned());
+    let heads = heads.chain(ranks.iter().map(|rank| format!("to {rank}")));
+    let mut table = Grid::new(0, Limit::NONE, heads);
+    for row in rows {
+        let from = std::iter::once(row[0].from.to_string());
+        table.add(from.chain(row.iter().map(|pair| pair.bytes.to_string())));
+    }
+    format!("{title}\n{table}")
+}
+
+/// Formats a CSV line per kind, ranks, type and size.
+pub(super) fn bandwidth_csv(all: &[RanksReport]) -> Result<String> {
+    let head = "run,kind,ranks,group,members,machines,inferred,dtype,bytes,count,total_bytes,\
+                transfer_ns,timed,median_transfer_ns,min_transfer_ns,max_transfer_ns,\
+                mean_skew_ns,median_skew_ns,max_skew_ns,started_apart,algorithm_gb_per_s,\
+                bus_gb_per_s,link_share";
+    let mut out = CsvTable::new(head.split(','))?;
+    for one in all {
+        for of in &one.bandwidth {
+            out.add((
+                (&one.run, &of.kind, &of.ranks, of.group, of.members),
+                (of.machines, of.inferred, &of.dtype, of.bytes, of.count),
+                (of.total_bytes, of.transfer_ns, of.timed),
+                (
+                    of.median_transfer_ns,
+                    of.min_transfer_ns,
+                    of.max_transfer_ns,
+                ),
+                (of.mean_skew_ns, of.median_skew_ns, of.max_skew_ns),
+                (of.started_apart, of.algorithm_gb_per_s, of.bus_gb_per_s),
+                of.link_share,
+            ))?;
+        }
+    }
+    out.finish()
+}
+
+/// Describes the collectives that some figures leave out.
+fn start_skew_text(collectives: &[CollectiveSkew], figures: &str) -> String {
+    let apart = collectives.iter().filter(|skew| skew.started_apart());
+    let Some(most) = apart.clone().max_by_key(|skew| skew.skew_ns) else {
         return String::new();
     };
     format!(
-        "  not in mean skews, because ranks started apart: {}; largest: {} {}, {}, because rank {} began later\n",
-        count(started_apart.len() as u64, "collective"),
+        "  not in {figures}, because ranks started apart: {}; largest: {} {}, {}, because rank {} began later\n",
+        count(apart.count() as u64, "collective"),
         most.kind,
         most.number,
         time(most.skew_ns),
@@ -456,47 +540,24 @@ fn start_skew_text(started_apart: &[&CollectiveSkew]) -> String {
     )
 }
 
-/// Formats the mean transfer time and bandwidths of collectives of one kind and group; uses only
-/// those whose traces show the end of the transfer.
-fn transfer_cells(skews: &[&CollectiveSkew]) -> [String; 3] {
-    let none = || "-".to_owned();
-    let timed: Vec<(i64, &CollectiveSkew)> = skews
-        .iter()
-        .filter_map(|skew| Some((skew.transfer_ns?, *skew)))
-        .collect();
-    if timed.is_empty() {
-        return [none(), none(), none()];
-    }
-    let transfer = timed.iter().map(|(ns, _)| *ns).fold(0, i64::saturating_add);
-    let mean = time(transfer / timed.len() as i64);
-    // Exclude unknown sizes: they have no bandwidth, and their time would make it too low.
-    let sized = timed
-        .iter()
-        .filter_map(|(ns, skew)| Some((ns, skew, skew.bytes?)));
-    let sized = sized.filter(|(.., bytes)| *bytes > 0);
-    let (mut bytes, mut ns) = (0.0, 0.0);
-    for (transfer_ns, _, of_one) in sized.clone() {
-        bytes += of_one as f64;
-        ns += *transfer_ns as f64;
-    }
-    let factor = sized
-        .clone()
-        .find_map(|(_, skew, _)| Some(skew.bus_bandwidth? / skew.algorithm_bandwidth?));
-    let Some(factor) = factor else {
-        return [mean, none(), none()];
-    };
-    // bytes per nanosecond are GB/s
-    [
-        mean,
-        format!("{:.2}", bytes / ns),
-        format!("{:.2}", bytes / ns * factor),
-    ]
+fn mean_transfer(of: &TransferTotals) -> Option<i64> {
+    (of.timed > 0).then(|| of.transfer_ns / of.timed as i64)
+}
+
+/// Formats a time, if known.
+fn time_text(ns: Option<i64>) -> String {
+    ns.map_or("-".to_owned(), time)
+}
+
+/// Formats a bandwidth, if known.
+fn rate_text(rate: Option<f64>) -> String {
+    rate.map_or("-".to_owned(), |rate| format!("{rate:.2}"))
 }
 
 fn largest_skews(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
     // a stable sort: on a tie, the earlier collective comes first
-    order.sort_by_key(|skew| std::cmp::Reverse(skew.skew_ns));
+    order.sort_by_key(|skew| Reverse(skew.skew_ns));
     let mut table = Grid::new(
         2,
         Limit {

@@ -7,7 +7,8 @@ use crate::record_tables::records_table;
 use anyhow::{Result, bail};
 use arrow_array::RecordBatch;
 use etlink_link::ranks::{
-    CollectiveSkew, JoinProblem, JoinProblemKind, RankClock, StepStragglers, StragglerStats,
+    CollectiveSkew, JoinProblem, JoinProblemKind, PairBytes, RankClock, StepStragglers,
+    StragglerStats, TransferTotals,
 };
 
 impl RanksDocument {
@@ -25,6 +26,8 @@ impl RanksDocument {
             "problems" => records_table(Some(&blank_problem()), &report.problems),
             "not_compared" => records_table(Some(&NotCompared::default()), &report.not_compared),
             "collectives" => records_table(Some(&CollectiveSkew::default()), &report.collectives),
+            "bandwidth" => records_table(Some(&TransferTotals::default()), &report.bandwidth),
+            "pair_bytes" => records_table(Some(&PairBytes::default()), &report.pair_bytes),
             _ => bail!("ranks has no table {name}"),
         }
     }
