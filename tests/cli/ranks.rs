@@ -54,7 +54,7 @@ fn uneven_all_to_alls_keep_the_bytes_of_each_pair() {
     let run = Tool::new().run(&format!("ranks {} --json", path.display()));
     let run = run.exits(0).only_run();
     let mut wanted = [[0u64; 2]; 2];
-    for rank in 0..2 {
+    for (rank, sent) in wanted.iter_mut().enumerate() {
         let name = format!("experts2-2.15.0/kineto_trace_{rank}.json.gz");
         let trace: Value = serde_json::from_slice(&unpacked(&name)).expect("JSON");
         for event in trace["traceEvents"].as_array().expect("a list") {
@@ -69,7 +69,7 @@ fn uneven_all_to_alls_keep_the_bytes_of_each_pair() {
             let whole: u64 = parts.iter().sum();
             if args["Collective name"] == "all_to_allv" && whole > 0 {
                 for (to, part) in parts.iter().enumerate() {
-                    wanted[rank][to] += 4 * elements * part / whole;
+                    sent[to] += 4 * elements * part / whole;
                 }
             }
         }
