@@ -1,8 +1,8 @@
 //! `etlink diff`: changes between two runs.
 
-use crate::tool::Tool;
+use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, TraceBuilder};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const US: i64 = 1_000;
 
@@ -71,7 +71,7 @@ fn a_slower_kernel_is_named_with_its_cost_per_step() {
         .says("nothing changed");
     tool.run("diff - -")
         .exits(2)
-        .complains(&["only one of the two runs can be standard input"]);
+        .complains(&["only one of the runs can be standard input"]);
 }
 
 #[test]
@@ -640,4 +640,47 @@ fn waits_are_no_time_of_a_device() {
     tool.run("diff one.json two.json")
         .exits(0)
         .says("device time 20.000 us -> 20.000 us");
+}
+
+#[test]
+fn ops_of_several_runs_are_those_of_each() {
+    let gpu = pairs().with_file_name("gpu");
+    let paths = ["lm", "lm-large", "lm-memory"].map(|name| gpu.join(name).display().to_string());
+    let tool = Tool::new();
+    let report = tool
+        .run(&format!("diff {} --json", paths.join(" ")))
+        .exits(0)
+        .json();
+    let sides = report["sides"].as_array().expect("runs");
+    assert_eq!(sides.len(), 3);
+    for (at, (path, side)) in paths.iter().zip(sides).enumerate() {
+        let ops = tool.run(&format!("ops {path} --json")).exits(0).json();
+        let ops = ops["runs"][0]["ranks"][0]["ops"].as_array().expect("ops");
+        let sum = |records: &[&Value], field: &str| {
+            let figures = records
+                .iter()
+                .map(|one| one[field].as_f64().expect("a figure"));
+            figures.sum::<f64>()
+        };
+        let steps = side["steps"].as_f64().expect("a number");
+        for name in ["aten::addmm", "aten::native_layer_norm"] {
+            let is_it = |one: &&Value| one["op"] == name;
+            let own: Vec<&Value> = ops.iter().filter(is_it).collect();
+            let all = report["ops"].as_array().expect("ops").iter();
+            let compared = all.filter(|one| one["run"] == at).filter(is_it);
+            let compared: Vec<&Value> = compared.collect();
+            let (wanted, found) = (sum(&own, "sum_ns") / steps, sum(&compared, "ns"));
+            assert!(
+                (wanted - found).abs() < 1.0,
+                "{path} {name}: {wanted} {found}"
+            );
+            let (wanted, found) = (sum(&own, "count") / steps, sum(&compared, "calls"));
+            assert!(
+                (wanted - found).abs() < 1e-6,
+                "{path} {name}: {wanted} {found}"
+            );
+        }
+    }
+    tool.run(&format!("diff {} --fail-if 'step > 5%'", paths.join(" ")))
+        .exits(2);
 }

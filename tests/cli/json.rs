@@ -82,6 +82,7 @@ fn commands() -> Vec<(String, &'static str)> {
         (format!("report {DDP} -o page.html"), "etlink.report"),
         (format!("report {TRACE} -o one.html"), "etlink.report"),
         (format!("diff {DDP} {DDP}"), "etlink.diff"),
+        (format!("diff {DDP} {DDP} {DDP}"), "etlink.diff-runs"),
         ("check graphs".to_owned(), "etlink.check"),
         ("check graphs/ddp2-2.15.0.0.et".to_owned(), "etlink.check"),
         (

@@ -134,8 +134,8 @@ struct KnownWork {
 }
 
 /// Device rows with their work.
-struct WorkedRows<'t> {
-    rows: ClassifiedRows<'t>,
+pub(crate) struct WorkedRows<'t> {
+    pub(crate) rows: ClassifiedRows<'t>,
     work: Vec<RooflineWork>,
     /// Peaks of each device.
     peaks: Vec<Option<DevicePeaks>>,
@@ -236,7 +236,7 @@ fn host_calls<'t>(trace: &'t LinkedTrace, counted: &CountedWork<'_>) -> Vec<Call
 }
 
 /// Returns the number of the op that a row belongs to; a range that the program annotates is none.
-fn owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
+pub(crate) fn owner(trace: &LinkedTrace, row: usize) -> Option<usize> {
     let annotation = &trace.device.ops.annotation;
     row_owner(trace, row).filter(|owner| annotation.get(*owner) != Some(&true))
 }
@@ -248,7 +248,11 @@ fn owner_count(trace: &LinkedTrace) -> usize {
 }
 
 impl<'t> WorkedRows<'t> {
-    fn new(trace: &'t LinkedTrace, rules: &'t KernelRules, peaks: &PeakTable) -> WorkedRows<'t> {
+    pub(crate) fn new(
+        trace: &'t LinkedTrace,
+        rules: &'t KernelRules,
+        peaks: &PeakTable,
+    ) -> WorkedRows<'t> {
         let rows = ClassifiedRows::new(trace, rules);
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
         let mut has_kernel = vec![false; owner_count(trace)];
@@ -292,6 +296,11 @@ impl<'t> WorkedRows<'t> {
             bytes: is_known.then_some(work.bytes),
             times: self.roof_times(row),
         }
+    }
+
+    /// Returns the time of a row at the peaks of its device, ns; `None` if it has no roof.
+    pub(crate) fn roof_ns(&self, row: usize) -> Option<f64> {
+        self.known(row).times.map(|[_, _, roof]| roof)
     }
 
     /// Compute time, memory time and roof of a row, ns.
@@ -494,7 +503,7 @@ impl<'t> FirstLines<'t> {
 }
 
 /// Returns a list's text with one blank after each comma: some traces are indented.
-fn list_text(text: &str) -> String {
+pub(crate) fn list_text(text: &str) -> String {
     let (mut out, mut is_quoted) = (String::with_capacity(text.len()), false);
     for letter in text.chars() {
         is_quoted ^= letter == '"';

@@ -9,7 +9,10 @@ use anyhow::{Context, Result};
 use etlink_analyze::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
-use etlink_analyze::{CountedWork, KernelRules, Options as AnalysisOptions, RankAnalysis, analyze};
+use etlink_analyze::{
+    CountedWork, KernelRules, OpCalls, Options as AnalysisOptions, PeakTable, RankAnalysis,
+    analyze, counted_steps,
+};
 use etlink_link::ranks::{RankSteps, RankSummary, RunSteps, StepSpan};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx, KeepEvents};
@@ -40,6 +43,9 @@ pub struct OpTable {
     /// Analysis of the trace, if [`OpTableConfig::rules`] request it.
     #[serde(skip)]
     pub analysis: Option<RankAnalysis>,
+    /// Calls of ops, if requested.
+    #[serde(skip)]
+    pub calls: Option<OpCalls>,
     /// Data for joining the rank with others, if rules request it and the rank is certain.
     #[serde(skip)]
     summary: Option<RankSummary>,
@@ -81,6 +87,8 @@ pub struct OpTableConfig<'a> {
     pub each_module: bool,
     /// Rules for kernels, if the traces are to be analyzed as one run, too.
     pub rules: Option<&'a KernelRules>,
+    /// True to also collect the calls of ops; needs rules.
+    pub calls: bool,
 }
 
 impl OpTableConfig<'_> {
@@ -95,6 +103,7 @@ impl OpTableConfig<'_> {
             tree: false,
             each_module: false,
             rules: None,
+            calls: false,
         }
     }
 }
@@ -284,7 +293,7 @@ fn trace_table(
         host: host.map(Path::to_owned),
         ..job
     };
-    let (mut analysis, mut summary) = (None, None);
+    let (mut analysis, mut summary, mut calls) = (None, None, None);
     let mut steps = vec![];
     let (mut top, report) = if host.is_none() && config.rules.is_none() {
         let report = LinkReport {
@@ -304,7 +313,12 @@ fn trace_table(
             Err(Some(error)) => return Err(error.into()),
         };
         if let Some(rules) = config.rules {
-            analysis = Some(analyze(&linked, rules, &AnalysisOptions::default()));
+            let said = analyze(&linked, rules, &AnalysisOptions::default());
+            if config.calls {
+                let steps = counted_steps(&said.steps).count();
+                calls = Some(OpCalls::new(&linked, rules, &PeakTable::default(), steps));
+            }
+            analysis = Some(said);
             steps = RankSteps::of_trace(&linked);
         }
         if !set.source.is_one_rank() {
@@ -344,6 +358,7 @@ fn trace_table(
         anomalies: report.anomalies,
         top,
         analysis,
+        calls,
         summary,
         steps,
         tree,

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
         etlink diff before after\n  \
+        etlink diff a100 h100 mi300           ops of all runs in one table\n  \
         etlink diff before after --fail-if 'step > 5%' --fail-if 'class gemm > 10%'\n\n\
         Exit codes: 0 done; 1 a rule of --fail-if holds, or a trace was left out: unreadable, not \
         part of the run, or damaged under --strict; 2 no trace of one run could be read, a folder has \
@@ -21,6 +22,9 @@ pub struct DiffArgs {
     /// Later run: a Kineto trace, or a folder with the traces of its ranks
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
+    /// Further runs: step times and ops by shapes of all runs in one table
+    #[arg(value_name = "RUN")]
+    pub more: Vec<PathBuf>,
     /// Exit with 1 if this rule holds, such as `step > 5%`; repeatable
     ///
     /// A rule is a figure (step, device, host, waiting, utilization, class LABEL, op NAME, kernel

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "parquet")]
 mod arrow;
+pub(super) mod several;
 
 use super::{print_report, print_text};
 use crate::Outcome;
@@ -44,11 +45,16 @@ impl JsonReport for DiffReport<'_> {
 }
 
 pub fn run(args: DiffArgs) -> Result<Outcome> {
-    if [&args.before, &args.after]
-        .iter()
-        .all(|path| path.as_path() == Path::new("-"))
+    let paths = [&args.before, &args.after].into_iter().chain(&args.more);
+    if paths
+        .filter(|path| path.as_path() == Path::new("-"))
+        .count()
+        > 1
     {
-        bail!("only one of the two runs can be standard input");
+        bail!("only one of the runs can be standard input");
+    }
+    if !args.more.is_empty() {
+        return several::run(&args);
     }
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let options = args.tables.run_options()?;

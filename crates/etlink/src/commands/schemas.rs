@@ -3,6 +3,7 @@
 use super::analyze::{Analyzed, AnalyzedRun, AsHta, OF_ALL_RANKS};
 use super::check::Checked;
 use super::diff::DiffReport;
+use super::diff::several::SeveralRuns;
 use super::findings::FindingsReport;
 use super::generate::GeneratedRun;
 use super::inspect::facts::FileFacts;
@@ -53,6 +54,7 @@ pub fn json_schemas() -> Vec<NamedSchema> {
         report_schema::<AnonymousCopy>(),
         report_schema::<ConvertReport>(),
         report_schema::<DiffReport<'_>>(),
+        report_schema::<SeveralRuns>(),
         report_schema::<RunReports<FindingsReport>>(),
         report_schema::<GeneratedRun>(),
         report_schema::<RunReports<FolderHangs>>(),
