@@ -33,6 +33,7 @@ mod graph;
 mod grouping;
 mod inspector;
 mod json;
+mod learned;
 mod link;
 mod measurements;
 mod memory;

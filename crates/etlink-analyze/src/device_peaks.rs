@@ -148,7 +148,7 @@ impl DevicePeaks {
     }
 
     /// Joins the words that a device's name must contain.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let words = self.words.iter().filter(|word| !word.starts_with('!'));
         let words: Vec<&str> = words.map(String::as_str).collect();
         words.join(" ")

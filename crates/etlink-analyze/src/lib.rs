@@ -82,7 +82,7 @@ pub use launches::LaunchTotals;
 pub use memory::{MemoryPoint, MemoryUse, device_type_name};
 pub use metrics::{HardwarePeaks, RunMetric, peak_metrics};
 pub use op_calls::{OpCalls, RunOp, compare_ops};
-pub use ops::{OpBound, OpTotals, RankOps, rank_ops};
+pub use ops::{OpBound, OpTotals, RankOps, list_text, rank_ops};
 pub use outside_work::{CountedWork, OutsideCause, OutsideWork};
 pub use peak_use::{PeakUse, link_gb_per_s};
 pub use phases::PhaseTotals;

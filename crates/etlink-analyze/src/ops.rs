@@ -115,6 +115,8 @@ pub struct OpTotals {
 pub struct RankOps {
     /// Global rank; `None` if neither the traces nor the caller state it.
     pub rank: Option<i64>,
+    /// Name of the first device, as in the trace; empty if it is not named.
+    pub device: String,
     /// Sources of the devices' peak rates: data sheets, or lines of a file; empty if no peaks are
     /// known.
     pub sheets: Vec<String>,
@@ -200,6 +202,13 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
     let totals = sums.into_iter().map(|sum| sum.totals(trace, &lines));
     RankOps {
         rank: trace.report.rank.map(|rank| rank.0),
+        device: trace
+            .device
+            .header
+            .devices
+            .first()
+            .cloned()
+            .unwrap_or_default(),
         ops: with_shares(totals.collect()),
         sheets: if on_host { vec![] } else { worked.sheets() },
         on_host,
@@ -503,7 +512,7 @@ impl<'t> FirstLines<'t> {
 }
 
 /// Returns a list's text with one blank after each comma: some traces are indented.
-pub(crate) fn list_text(text: &str) -> String {
+pub fn list_text(text: &str) -> String {
     let (mut out, mut is_quoted) = (String::with_capacity(text.len()), false);
     for letter in text.chars() {
         is_quoted ^= letter == '"';

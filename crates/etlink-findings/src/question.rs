@@ -30,11 +30,12 @@ pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 use crate::awaited::is_awaited;
 use etlink_link::LinkedTrace;
 use etlink_model::GlobalRank;
-use etlink_predict::SizeRequest;
+use etlink_predict::{LearnedTimes, SizeRequest};
 use etlink_replay::{GraphEdits, ReplayGraph};
 use regex::Regex;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A what-if question by name.
 #[derive(Clone, Debug)]
@@ -59,7 +60,12 @@ pub enum WhatIfQuestion {
         factor: f64,
     },
     /// The run uses another device.
-    Device(String),
+    Device {
+        /// Name of the device.
+        name: String,
+        /// Durations of ops on devices; those that came with the program if `None`.
+        learned: Option<Arc<LearnedTimes>>,
+    },
     /// The run has another batch, sequence length, width or number of layers.
     Sizes(SizeRequest),
     /// A slow rank is like the others.
@@ -107,7 +113,10 @@ impl FromStr for WhatIfQuestion {
                     factor: factor.ok_or_else(|| bad_value(expected))?,
                 }
             }
-            "device" if !value.is_empty() => WhatIfQuestion::Device(value.to_owned()),
+            "device" if !value.is_empty() => WhatIfQuestion::Device {
+                name: value.to_owned(),
+                learned: None,
+            },
             "device" => return Err(bad_value("the name of a device")),
             "straggler" => {
                 let rank = value.parse().ok().map(GlobalRank);
@@ -141,7 +150,7 @@ impl fmt::Display for WhatIfQuestion {
             WhatIfQuestion::OverlapComm => f.write_str("overlap-comm"),
             WhatIfQuestion::Ranks(ranks) => write!(f, "ranks={ranks}"),
             WhatIfQuestion::Bandwidth { group, factor } => write!(f, "bandwidth={group}:{factor}"),
-            WhatIfQuestion::Device(name) => write!(f, "device={name}"),
+            WhatIfQuestion::Device { name, .. } => write!(f, "device={name}"),
             WhatIfQuestion::Sizes(request) => request.fmt(f),
             WhatIfQuestion::Straggler(rank) => write!(f, "straggler={rank}"),
         }
@@ -172,9 +181,8 @@ impl WhatIfQuestion {
                 "bytes scale as in a ring, latency as in a tree; work per rank is unchanged"
             }
             WhatIfQuestion::Bandwidth { .. } => "only the time that depends on bytes changes",
-            WhatIfQuestion::Device(_) => {
-                "by peak rates; kernels of unknown work scale with memory \
-                bandwidth, host time is unchanged"
+            WhatIfQuestion::Device { .. } => {
+                "with this host and this network: their time is unchanged"
             }
             WhatIfQuestion::Sizes(_) => {
                 "assumes the same kernels, the same communication, and the same time of the host \
@@ -234,7 +242,10 @@ impl WhatIfQuestion {
                 let answer = communication::change_bandwidth(trace, group, *factor);
                 return answer.map_err(QuestionError::NoAnswer);
             }
-            WhatIfQuestion::Device(name) => device::change_device(trace, name),
+            WhatIfQuestion::Device { name, learned } => {
+                let answer = device::change_device(trace, name, learned.as_deref());
+                return answer.map_err(QuestionError::NoAnswer);
+            }
             WhatIfQuestion::Sizes(request) => {
                 let answer = sizes::change_sizes(trace, request);
                 return answer.map_err(QuestionError::NoAnswer);

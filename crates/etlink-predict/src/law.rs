@@ -33,6 +33,16 @@ fn fixed_part(formula: RooflineFormula) -> DurationNs {
     }
 }
 
+/// Returns the part of the duration of an op with a formula of this name that no size changes, ns.
+pub(crate) fn fixed_ns(formula: &str) -> f64 {
+    let ns = match formula {
+        "matmul" | "convolution" | "convolution_backward" => fixed_part(RooflineFormula::Matmul),
+        _ if formula.contains("attention") => fixed_part(RooflineFormula::Attention),
+        _ => fixed_part(RooflineFormula::Elementwise),
+    };
+    ns.0 as f64
+}
+
 /// Work of an op in the recorded and in the predicted run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangedWork {

@@ -14,6 +14,7 @@ mod arguments;
 mod blocks;
 mod dims;
 mod law;
+mod learned;
 mod memory;
 mod rules;
 mod sizes;
@@ -24,6 +25,7 @@ mod walk;
 mod tests;
 
 pub use law::{ChangedWork, USUAL_BALANCE};
+pub use learned::{LearnedBasis, LearnedError, LearnedOp, LearnedTimes};
 pub use memory::{PredictedPeak, predicted_peaks};
 pub use sizes::{Size, SizeRequest, SizeRequestError, SizeRole, Sizes};
 pub use sources::ShownSize;

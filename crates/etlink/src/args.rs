@@ -7,6 +7,7 @@ mod diff;
 mod findings;
 mod generate;
 mod groups;
+mod learn;
 mod names;
 mod ops;
 mod record;
@@ -28,6 +29,7 @@ pub use groups::{
     JsonArgs, JsonOrCsvArgs, NameArgs, OneTraceArgs, OverwriteArgs, PrepareArgs, RankArgs,
     ReadingArgs, ResourceArgs, RowArgs, SliceArgs, StepArgs, TensorArgs, WorkbookArgs,
 };
+pub use learn::LearnArgs;
 pub use ops::{OpOrder, OpsArgs};
 pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
 pub use replay::ReplayArgs;
@@ -111,6 +113,8 @@ pub enum EtlinkCommand {
     Report(ReportArgs),
     /// Replay a graph: critical path, what-if, reasons of waits
     Replay(ReplayArgs),
+    /// Collect times of ops on devices, for `replay --what-if device=NAME`
+    Learn(LearnArgs),
     /// Check written graphs for faults that would make a simulator or reader fail
     Check(CheckArgs),
     /// Convert a written graph to protobuf, JSON, Parquet, a picture or GOAL

@@ -41,6 +41,12 @@ pub enum PredictionBasis {
     SameWork,
     /// The recorded duration, as often as there are layers.
     Repeated,
+    /// Recordings of the other device, of the same ops with the same shapes.
+    SameShapes,
+    /// Recordings of the other device, of ops of other shapes.
+    Neighbours,
+    /// The peak rates of both devices.
+    PeakRates,
     /// The factor of other kernels of the same name: its op was not recorded.
     Name,
     /// Nothing: the op has no shapes, and the recorded duration stays.
@@ -126,7 +132,8 @@ impl PredictedTimes {
         self.share(|(_, basis)| changes.contains(&basis))
     }
 
-    fn share(&self, is_part: impl Fn((WorkPlace, PredictionBasis)) -> bool) -> f64 {
+    /// Share of the recorded time with these places and bases.
+    pub(super) fn share(&self, is_part: impl Fn((WorkPlace, PredictionBasis)) -> bool) -> f64 {
         let all: i64 = self.0.values().map(|times| times[0].0).sum();
         let parts = self.0.iter().filter(|(key, _)| is_part(**key));
         let part: i64 = parts.map(|(_, times)| times[0].0).sum();

@@ -101,6 +101,9 @@ pub struct WhatIfArgs {
     /// in `batch=8:16`; several are asked for together, as in `batch=16,seq=2x`.
     #[arg(long = "what-if", value_name = "QUESTION")]
     pub what_if: Vec<WhatIfQuestion>,
+    /// Times of ops for `device=NAME`, as `etlink learn` writes them, instead of the built-in ones
+    #[arg(long, value_name = "FILE.etk")]
+    pub learned: Option<PathBuf>,
 }
 
 fn edge_kind(word: &str) -> Result<EdgeKind, String> {

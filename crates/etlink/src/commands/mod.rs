@@ -101,6 +101,7 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Ranks(args) => ranks::run(args),
         EtlinkCommand::Analyze(args) => analyze::run(args),
         EtlinkCommand::Ops(args) => analyze::ops::run(&args),
+        EtlinkCommand::Learn(args) => analyze::learn::run(&args),
         EtlinkCommand::Repro(args) => analyze::repro::run(&args),
         EtlinkCommand::Diff(args) => diff::run(args),
         EtlinkCommand::Findings(args) => findings::run(args),

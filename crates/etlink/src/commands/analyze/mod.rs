@@ -6,6 +6,7 @@ mod csv;
 mod document;
 mod hta;
 mod json;
+pub(super) mod learn;
 mod load;
 pub(super) mod ops;
 #[cfg_attr(not(feature = "parquet"), path = "without_parquet.rs")]

@@ -1,6 +1,7 @@
 //! Configuration of a replay.
 
 use crate::args::ReplayArgs;
+use crate::commands::analyze::learn::read_learned;
 use anyhow::{Result, bail};
 use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
@@ -8,6 +9,8 @@ use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Overhead, Progress, RunOptions, RunSource, is_folder};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Time and memory that a question predicts.
 #[derive(Clone, Default)]
@@ -74,7 +77,7 @@ impl ReplayConfig {
                 resources: args.what_if.resources,
                 ..ReplaySettings::default()
             },
-            questions: args.what_if.what_if,
+            questions: with_learned(args.what_if.what_if, args.what_if.learned.as_deref())?,
             predicted: vec![],
             explain: args.explain,
             critical_path: args.critical_path,
@@ -95,6 +98,28 @@ impl ReplayConfig {
         let is_scaled = !settings.scales.is_empty() || !settings.drop_edges.is_empty();
         is_scaled || !self.questions.is_empty()
     }
+}
+
+/// Gives questions about a device the times of ops in a file, if one is named.
+fn with_learned(
+    mut questions: Vec<WhatIfQuestion>,
+    path: Option<&Path>,
+) -> Result<Vec<WhatIfQuestion>> {
+    let Some(path) = path else {
+        return Ok(questions);
+    };
+    let times = Arc::new(read_learned(path)?);
+    let mut is_used = false;
+    for question in &mut questions {
+        if let WhatIfQuestion::Device { learned, .. } = question {
+            *learned = Some(times.clone());
+            is_used = true;
+        }
+    }
+    if !is_used {
+        bail!("--learned is for --what-if device=NAME");
+    }
+    Ok(questions)
 }
 
 /// Rejects several questions about sizes: each would start from the recorded sizes.

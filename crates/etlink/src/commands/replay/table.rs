@@ -515,6 +515,9 @@ fn basis_text(basis: PredictionBasis) -> &'static str {
         PredictionBasis::Shapes => "changes with its shapes",
         PredictionBasis::SameWork => "is unaffected",
         PredictionBasis::Repeated => "runs once per layer",
+        PredictionBasis::SameShapes => "was recorded on that device",
+        PredictionBasis::Neighbours => "is like other shapes on that device",
+        PredictionBasis::PeakRates => "scales with peak rates",
         PredictionBasis::Name => "scales like other kernels of the same name",
         PredictionBasis::Nothing => "has no shapes and stays",
     }
