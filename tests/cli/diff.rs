@@ -364,9 +364,10 @@ fn several_runs_are_not_one_side_of_a_comparison() {
     draw_two_ranks(&tool, "whole", &lengths);
     for rank in [0, 1] {
         for cycle in [1, 2] {
+            let trace = draw_rank([rank, 2], 3, &lengths);
             tool.file(
                 &format!("cycles/kineto_trace_{rank}.cycle{cycle}.json"),
-                draw_rank([rank, 2], 3, &lengths),
+                crate::ranks::later(trace.as_ref(), cycle),
             );
         }
     }

@@ -1,5 +1,6 @@
 //! `etlink findings`: the largest possible gains of a run.
 
+use crate::ranks::later;
 use crate::tool::{Tool, pairs};
 use etlink_testing::{DeviceQueue, ParamComms, TraceBuilder};
 use serde_json::Value;
@@ -390,8 +391,9 @@ fn notes_of_several_runs_name_them() {
 #[test]
 fn where_no_rank_is_sure_the_reason_is_told() {
     let tool = Tool::new();
-    for name in ["before", "after"] {
-        tool.file(&format!("run/{name}.json"), rank_of_two(0, 2).kineto());
+    for (name, seconds) in [("before", 0), ("after", 1)] {
+        let trace = later(&rank_of_two(0, 2).kineto(), seconds);
+        tool.file(&format!("run/{name}.json"), trace);
     }
     for command in ["findings", "replay"] {
         let ran = tool.run(&format!("{command} run")).exits(2);

@@ -205,8 +205,11 @@ fn names_that_say_no_rank_have_it_at_their_end() {
     assert_eq!(runs(&tool), [(String::new(), vec![0, 1, 2, 3])]);
     // recordings of one process are not ranks
     let tool = Tool::new();
-    put(&tool, &["profile_0.json", "profile_1.json"], |_| {
-        Process::FIRST
+    put(&tool, &["profile_0.json", "profile_1.json"], |place| {
+        Process {
+            begin_ms: Process::FIRST.begin_ms + 1_000 * place as i64,
+            ..Process::FIRST
+        }
     });
     assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
 }
@@ -358,6 +361,65 @@ fn places_along_axes_are_ranks_though_some_are_not_here() {
     assert!(runs(&tool).iter().all(|(_, ranks)| ranks.is_empty()));
     tool.run("ranks run")
         .notes("ranks 0, 1 or ranks 0, 2 of one run");
+}
+
+/// The numbers of each name are the places along TP, DP and PP.
+#[test]
+fn places_of_megatron_are_ranks_with_pipeline_stages_outermost() {
+    let of = |tp: i64, dp: i64, pp: i64| [tp, dp, pp];
+    let mut grid = vec![];
+    for pp in 0..2 {
+        for dp in 0..2 {
+            grid.extend([of(0, dp, pp), of(1, dp, pp)]);
+        }
+    }
+    let flat: Vec<[i64; 3]> = grid.iter().copied().filter(|[_, dp, _]| *dp == 0).collect();
+    type NameOf = fn([i64; 3]) -> String;
+    let names: [(&[[i64; 3]], NameOf); 9] = [
+        (&grid, |[tp, dp, pp]| {
+            format!("TP-{tp}-DP-{dp}-PP-{pp}-EP-{dp}.json")
+        }),
+        (&grid, |[tp, dp, pp]| {
+            format!("TP-{tp}-DP-{dp}-PP-{pp}-EP-0.json")
+        }),
+        (&grid, |[tp, dp, pp]| {
+            format!("tp{tp}_dp{dp}_pp{pp}_ep{dp}.json")
+        }),
+        (&grid, |[tp, dp, pp]| {
+            format!("pp{pp}_ep{dp}_dp{dp}_tp{tp}.json")
+        }),
+        (&grid, |[tp, ep, pp]| {
+            format!("mp_rank_{tp:02}_{pp:03}_{ep:03}/trace.json")
+        }),
+        (&flat, |[tp, _, pp]| {
+            format!("mp_rank_{tp:02}_{pp:03}/trace.json")
+        }),
+        (&flat, |[tp, _, pp]| {
+            format!("trace_mp_rank_{tp:02}_{pp:03}.json")
+        }),
+        (&flat, |[tp, _, pp]| {
+            format!("tp_rank_{tp:02}_pp_rank_{pp:03}/trace.json")
+        }),
+        (&flat, |[tp, _, pp]| {
+            format!("9.5-TP-{tp}-DP-{tp}-PP-{pp}-EP-{tp}.trace.json")
+        }),
+    ];
+    for (places, name) in names {
+        let files: Vec<String> = places.iter().map(|places| name(*places)).collect();
+        let names: Vec<&str> = files.iter().map(String::as_str).collect();
+        let tool = Tool::new();
+        put(&tool, &names, |place| Process {
+            world: files.len() as u64,
+            ..nth(place)
+        });
+        let ranks: Vec<i64> = (0..files.len() as i64).collect();
+        assert_eq!(runs(&tool), [(String::new(), ranks)], "{files:?}");
+        let said = tool.run("ranks run -v");
+        for (rank, file) in files.iter().enumerate() {
+            let line = format!("rank {rank}: device trace run/{file}");
+            assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+        }
+    }
 }
 
 #[test]
@@ -568,8 +630,9 @@ fn recordings_in_the_folders_of_ranks_are_runs_of_all_ranks() {
 }
 
 #[test]
-fn numbers_of_recordings_are_no_ranks_beside_another_process() {
-    // the second recording of a process overlaps with one of another process
+fn recordings_of_two_processes_at_the_same_time_are_no_cycles() {
+    // the second recording of a process overlaps with one of another process, and nothing says
+    // which ranks they are
     let tool = Tool::new();
     let names = [
         "rank0.cycle1.json",
@@ -581,10 +644,87 @@ fn numbers_of_recordings_are_no_ranks_beside_another_process() {
         begin_ms: Process::FIRST.begin_ms + [0, 100, 110][place],
         ..Process::FIRST
     });
-    let expected = ["cycle1", "cycle2", "cycle3"].map(|name| (name.to_owned(), vec![0]));
+    tool.run("ranks run").exits(2).complains(&[
+        "3 device traces claim rank 0",
+        "into a separate folder",
+        "put the global rank in each name",
+    ]);
+    // two jobs at the same time, each with both ranks of its world
+    let tool = Tool::new();
+    let names = [
+        "rank0.a.json",
+        "rank1.a.json",
+        "rank0.b.json",
+        "rank1.b.json",
+    ];
+    put(&tool, &names, |place| Process {
+        world: 2,
+        ..nth(place)
+    });
+    let expected = ["a", "b"].map(|name| (name.to_owned(), vec![0, 1]));
     assert_eq!(runs(&tool), expected);
+}
+
+#[test]
+fn copies_of_a_rank_are_left_out_by_name() {
+    let both = ["rank0.1700.pt.trace.json", "rank1.1701.pt.trace.json"];
+    for (copies, copied) in [
+        (vec!["rank0.1900.pt.trace.json"], vec![0]),
+        (
+            vec!["rank0.1900.pt.trace.json", "rank1.1901.pt.trace.json"],
+            vec![0, 1],
+        ),
+        (vec!["rank0.1700.pt.trace (1).json"], vec![0]),
+        (vec!["rank1.1701.pt.trace.copy.json"], vec![1]),
+    ] {
+        let tool = Tool::new();
+        let of_two = |place: usize| Process {
+            world: 2,
+            ..nth(place)
+        };
+        put(&tool, &both, of_two);
+        for (name, place) in copies.iter().zip(copied) {
+            tool.file(&format!("run/{name}"), of_two(place).trace());
+        }
+        assert_eq!(runs(&tool), [(String::new(), vec![0, 1])], "{copies:?}");
+        let mut said = tool.run("ranks run").exits(0);
+        for name in copies {
+            said = said.notes(&format!("{name} is left out: it is a copy of "));
+        }
+    }
+    // of a truncated copy, the whole trace is used
+    let tool = Tool::new();
+    put(&tool, &["rank0.9.json", "rank1.9.json"], nth);
+    let whole = nth(0).trace();
+    tool.file("run/rank0.8.json", &whole[..whole.len() / 2]);
     tool.run("ranks run")
-        .notes("rank0.cycle2.json and rank0.cycle3.json");
+        .notes("rank0.8.json is left out: it is a truncated copy of rank0.9.json");
+}
+
+#[test]
+fn cycles_are_told_by_time_whatever_the_names() {
+    // names of processes and times, and a rank that lacks the last cycle
+    let tool = Tool::new();
+    let names = [
+        "rank0_7.1700.json",
+        "rank0_9.1712.json",
+        "rank0_5.1724.json",
+        "rank1_8.1701.json",
+        "rank1_3.1711.json",
+    ];
+    put(&tool, &names, |place| Process {
+        id: 100 + place as i64 / 3,
+        world: 2,
+        begin_ms: Process::FIRST.begin_ms + 10_000 * (place as i64 % 3) + place as i64,
+        ..Process::FIRST
+    });
+    let expected = [
+        ("cycle1".to_owned(), vec![0, 1]),
+        ("cycle2".to_owned(), vec![0, 1]),
+        ("cycle3".to_owned(), vec![0]),
+    ];
+    assert_eq!(runs(&tool), expected);
+    tool.run("ranks run").notes("cycle3 has no trace of rank 1");
 }
 
 #[test]

@@ -258,7 +258,7 @@ fn metrics_that_no_rank_takes_are_noted() {
     for cycle in 1..3 {
         tool.file(
             &format!("cycles/kineto_trace_0.cycle{cycle}.json"),
-            device_trace(),
+            crate::ranks::later(device_trace().as_ref(), cycle),
         );
     }
     tool.file("cycles/ncu.csv", METRICS);

@@ -1,5 +1,6 @@
 //! `etlink merge` over folders of ranks.
 
+use crate::ranks::later;
 use crate::tool::{Tool, pairs, unpacked};
 
 #[test]
@@ -284,7 +285,7 @@ fn folders_that_only_look_alike_stay_runs() {
         .says("rank-8/");
     // two host traces of one rank
     tool.file("d/chakra/host_0.a.json", &ranks[0][0]);
-    tool.file("d/chakra/host_0.b.json", &ranks[0][0]);
+    tool.file("d/chakra/host_0.b.json", &ranks[1][0]);
     tool.file("d/torch_profile/rank-0.json", &ranks[0][1]);
     tool.run("merge d -o out-d")
         .exits(1)
@@ -350,30 +351,32 @@ fn cycles_in_one_folder_are_runs() {
         for (rank, [host, device]) in ranks.iter().enumerate() {
             // one observer writes one host trace over all cycles
             put(&tool, "job/torch_et_R.json", rank, host);
-            for name in names {
-                put(&tool, &format!("job/{name}"), rank, device);
+            for (name, seconds) in names.into_iter().zip([0, 10]) {
+                let device = later(device, seconds);
+                put(&tool, &format!("job/{name}"), rank, &device);
             }
         }
         let merged = tool
             .run("merge job -o out")
             .exits(0)
-            .notes(
-                "each rank has 2 device traces, and their names differ only in numbers: 2 cycles",
-            )
+            .notes(&format!(
+                "2 recordings of the ranks ({})",
+                cycles.join(", ")
+            ))
             .says(&format!("joined {}  2 ranks", cycles[0]))
             .says(&format!("joined {}  2 ranks", cycles[1]));
         let matched = merged.stdout.matches("518 of 518 ops matched").count();
         assert_eq!(matched, 4, "{}", merged.stdout);
     }
-    // by the time in the names, whatever the process ids
+    // by their times, whatever the process ids in the names
     let tool = Tool::new();
-    for (name, rank) in [
-        ("node_67.1000", 0),
-        ("node_68.2000", 0),
-        ("node_68.1001", 1),
-        ("node_67.2001", 1),
+    for (name, rank, seconds) in [
+        ("node_67.1000", 0, 0),
+        ("node_68.2000", 0, 10),
+        ("node_68.1001", 1, 0),
+        ("node_67.2001", 1, 10),
     ] {
-        let device: &[u8] = &ranks[rank][1];
+        let device = later(&ranks[rank][1], seconds);
         tool.file(&format!("job/{name}.pt.trace.json"), device);
     }
     let json = tool.run("merge job -o out --json").exits(0).json();
@@ -383,10 +386,16 @@ fn cycles_in_one_folder_are_runs() {
     // a cycle can be selected, though it is not a folder
     tool.run("analyze job/cycle2").exits(0);
     tool.run("analyze job/cycle3").exits(2);
-    // names that differ in more than numbers are not recognized as cycles
+    // words name the recordings of one process
     let tool = Tool::new();
     tool.file("job/kineto_trace_0.first.json", &ranks[0][1]);
-    tool.file("job/kineto_trace_0.second.json", &ranks[0][1]);
+    tool.file("job/kineto_trace_0.second.json", later(&ranks[0][1], 10));
+    tool.run("merge job -o out")
+        .notes("2 recordings of the ranks (first, second)");
+    // but without additions they may mean anything
+    let tool = Tool::new();
+    tool.file("job/kineto_trace_0.json", &ranks[0][1]);
+    tool.file("job/device_0.json", later(&ranks[0][1], 10));
     tool.run("merge job -o out")
         .notes("2 device traces claim rank 0");
 }
@@ -397,12 +406,12 @@ fn a_cycle_is_told_by_its_number_in_the_names() {
     let tool = Tool::new();
     for (rank, cycle) in [(0, 1), (0, 2), (1, 2), (1, 3)] {
         let name = format!("job/kineto_trace_R.cycle{cycle}.json");
-        put(&tool, &name, rank, &ranks[rank][1]);
+        put(&tool, &name, rank, &later(&ranks[rank][1], cycle));
     }
     let merged = tool
         .run("merge job -o out")
         .exits(0)
-        .notes("names differ only in numbers: 3 cycles, each a run")
+        .notes("3 recordings of the ranks (cycle1, cycle2, cycle3), each a run")
         .notes("cycle1 has no trace of rank 1; cycle3 has no trace of rank 0")
         .says("joined cycle2  2 ranks")
         .says("4 linked, 0 failed");
@@ -432,11 +441,17 @@ fn a_cycle_without_the_trace_of_a_rank_leaves_the_others_whole() {
             for cycle in [0, 1] {
                 if has_several_hosts {
                     let name = format!("job/torch_et_R.cycle{cycle}.json");
-                    put(&tool, &name, rank, host);
+                    // the same ops, but not a copy
+                    put(
+                        &tool,
+                        &name,
+                        rank,
+                        &[&host[..], &vec![b' '; cycle as usize]].concat(),
+                    );
                 }
                 if (rank, cycle) != (1, 0) {
                     let name = format!("job/kineto_trace_R.cycle{cycle}.json");
-                    put(&tool, &name, rank, device);
+                    put(&tool, &name, rank, &later(device, cycle));
                 }
             }
         }
@@ -472,11 +487,12 @@ fn damaged_traces_are_named_beside_cycles_that_lack_some() {
             for cycle in [1, 2] {
                 let is_damaged = rank == 1 && damaged.contains(&cycle);
                 let name = format!("job/host_R0.{cycle}.pt.trace.json");
+                let device = later(device, cycle);
                 put(
                     &tool,
                     &name,
                     rank,
-                    if is_damaged { b"garbage" } else { device },
+                    if is_damaged { b"garbage" } else { &device },
                 );
             }
         }
@@ -489,14 +505,14 @@ fn profiles_by_stage_are_runs() {
     let ranks = two_ranks();
     let tool = Tool::new();
     for (rank, [_, device]) in ranks.iter().enumerate() {
-        for stage in ["EXTEND", "DECODE"] {
+        for (stage, seconds) in [("EXTEND", 0), ("DECODE", 1)] {
             let name = format!("job/1795225129.51-TP-R-{stage}.trace.json");
-            put(&tool, &name, rank, device);
+            put(&tool, &name, rank, &later(device, seconds));
         }
     }
     tool.run("merge job -o out")
         .exits(0)
-        .notes("differ in words (DECODE, EXTEND): 2 runs")
+        .notes("2 recordings of the ranks (DECODE, EXTEND), each a run")
         .says("joined DECODE  2 ranks")
         .says("joined EXTEND  2 ranks");
     tool.run("ranks job/EXTEND").exits(0);
@@ -511,8 +527,8 @@ fn no_two_ranks_share_an_output() {
     for name in ["torch_et_0.json", "torch_et_0.run1.json"] {
         tool.file(&format!("run/{name}"), &host);
     }
-    for name in ["kineto_trace_0.json", "kineto_trace_0.run1.json"] {
-        tool.file(&format!("run/{name}"), &device);
+    for (name, seconds) in [("kineto_trace_0.json", 0), ("kineto_trace_0.run1.json", 1)] {
+        tool.file(&format!("run/{name}"), later(&device, seconds));
     }
     let ranks = tool.run("merge run -o out --json --overwrite").json();
     let outputs: Vec<_> = ranks["ranks"]

@@ -1,7 +1,7 @@
 //! Folders with ranks that are missing, broken, duplicated or not as in the manifest: reported, and
 //! the rest continues.
 
-use crate::ranks::{Drawn, RUN, draw, put, without_host_name};
+use crate::ranks::{Drawn, RUN, draw, later, put, without_host_name};
 use crate::tool::{Tool, unpacked};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
 use serde_json::{Value, json};
@@ -485,7 +485,7 @@ fn ranks_that_were_not_asked_for_are_not_said_to_lack_traces() {
 fn two_files_of_one_rank_are_left_out_by_name() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    tool.file("run/device_1.json", draw(RUN[1]));
+    tool.file("run/device_1.json", later(&draw(RUN[1]), 1));
     let ran = tool.run("ranks run").exits(1).notes(
         "2 device traces claim rank 1 (device_1.json, kineto_trace_1.json): none is joined with the other ranks; keep one of them",
     );

@@ -756,7 +756,7 @@ fn different_sizes_are_told_and_made_equal() {
 fn two_files_of_one_rank_are_not_guessed_between() {
     let tool = Tool::new();
     put(&tool, &RUN);
-    tool.file("run/device_1.json", draw(RUN[1]));
+    tool.file("run/device_1.json", later(&draw(RUN[1]), 1));
     let ran = tool
         .run("merge run -o out")
         .exits(1)
@@ -1062,7 +1062,7 @@ fn ranks_of_one_machine_that_were_recorded_one_after_the_other_are_no_run() {
 }
 
 /// Moves a recorded trace `seconds` later.
-fn later(trace: &[u8], seconds: i64) -> Vec<u8> {
+pub fn later(trace: &[u8], seconds: i64) -> Vec<u8> {
     let text = String::from_utf8_lossy(trace);
     let key = "\"baseTimeNanoseconds\": ";
     let (before, after) = text.split_once(key).expect("has a time base");

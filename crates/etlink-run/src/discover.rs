@@ -10,12 +10,13 @@
 //! (`recorded`).
 
 mod candidate;
-mod cycles;
+mod copies;
 mod dumps;
 mod layouts;
 mod measured;
 mod recorded;
 mod recorder;
+mod recordings;
 mod twins;
 mod unexported;
 
@@ -36,11 +37,12 @@ use crate::storage;
 use crate::text;
 use crate::text::file_name;
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
-use cycles::{RankCandidates, split_cycles};
+use copies::leave_out_copies;
 use dumps::DumpNames;
 use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
-use recorded::{refuse_copies, separate_processes};
+use recorded::separate_processes;
+use recordings::{RankCandidates, split_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use twins::without_packed_twins;
@@ -67,7 +69,7 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
     };
     let is_cycle = !storage::exists(path)
         && storage::is_folder(parent)
-        && cycles::may_name_cycle(name, parent);
+        && recordings::may_name_cycle(name, parent);
     is_cycle.then_some(parent)
 }
 
@@ -422,8 +424,8 @@ fn sort_out(
             .iter_mut()
             .for_each(|candidate| candidate.ask_manifest(listed, &mut run.notes));
     }
-    refuse_copies(&mut candidates, &mut run.notes);
-    separate_processes(&mut candidates, &mut run.notes);
+    leave_out_copies(&mut candidates, &mut run.notes);
+    let may_be_cycles = separate_processes(&mut candidates, &mut run.notes);
     if wants_cycles {
         give_folder_rank(place, &mut candidates);
     }
@@ -484,7 +486,10 @@ fn sort_out(
         // A subfolder of that name would be another run with the same name.
         let cycles = split.cycles.iter();
         let mut names = cycles.map(|cycle| place.join(&cycle.name));
-        wants_cycles && loose.is_empty() && !names.any(|name| storage::exists(&name))
+        wants_cycles
+            && may_be_cycles
+            && loose.is_empty()
+            && !names.any(|name| storage::exists(&name))
     });
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
@@ -704,7 +709,9 @@ fn fill_run(
     }
 }
 
-/// Picks the only file of a rank and kind; the others become files with their own names.
+/// Picks the only file of a rank and kind; the others become files with their own names. Kineto's
+/// traces have precedence, because they include the ops, and then the exact name
+/// `kineto_trace_0.json` over `kineto_trace_0.run1.json`.
 fn pick_file(
     rank: i64,
     kind: &str,
@@ -712,46 +719,32 @@ fn pick_file(
     loose: &mut Vec<TraceCandidate>,
     notes: &mut Vec<String>,
 ) -> Option<TraceCandidate> {
-    // the exact name `kineto_trace_0.json` has precedence over `kineto_trace_0.run1.json`
-    if all.len() > 1 && all.iter().filter(|candidate| !candidate.variant).count() == 1 {
-        let (variants, exact): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|candidate| candidate.variant);
-        loose.extend(variants);
-        all = exact;
+    let names = |all: &[TraceCandidate]| -> String {
+        let names: Vec<String> = all.iter().map(|one| file_name(&one.path)).collect();
+        names.join(", ")
+    };
+    let is_kineto = |one: &TraceCandidate| one.kind == InputKind::KinetoTrace;
+    if all.iter().any(is_kineto) && !all.iter().all(is_kineto) {
+        let others: Vec<_> = all.extract_if(.., |one| !is_kineto(one)).collect();
+        notes.push(format!(
+            "rank {rank} has a Kineto trace, so traces of other recorders ({}) are left out",
+            names(&others)
+        ));
     }
-    prefer_kineto(rank, &mut all, notes);
+    if all.iter().filter(|one| !one.variant).count() == 1 {
+        loose.extend(all.extract_if(.., |one| one.variant));
+    }
     if all.len() > 1 {
-        let names: Vec<String> = all
-            .iter()
-            .map(|candidate| file_name(&candidate.path))
-            .collect();
         notes.push(format!(
             "{} {kind} traces claim rank {rank} ({}): none is joined with the other ranks; keep one \
             of them, put their ranks in their names, or put each run in its own \
             folder",
             all.len(),
-            names.join(", ")
+            names(&all)
         ));
         loose.append(&mut all);
     }
     all.pop()
-}
-
-/// Keeps only Kineto's traces of a rank that several recorders have recorded, because they include
-/// the ops.
-fn prefer_kineto(rank: i64, all: &mut Vec<TraceCandidate>, notes: &mut Vec<String>) {
-    let is_kineto = |candidate: &TraceCandidate| candidate.kind == InputKind::KinetoTrace;
-    let kineto = all.iter().filter(|candidate| is_kineto(candidate)).count();
-    if kineto == 0 || kineto == all.len() {
-        return;
-    }
-    let others = all.iter().filter(|candidate| !is_kineto(candidate));
-    let names: Vec<String> = others.map(|other| file_name(&other.path)).collect();
-    notes.push(format!(
-        "rank {rank} has a Kineto trace, so traces of other recorders ({}) are left out",
-        names.join(", ")
-    ));
-    all.retain(is_kineto);
 }
 
 /// Moves device traces that were paired with another process' host trace to the host trace of their

@@ -592,7 +592,8 @@ impl RunSet {
             text::file_name(other),
             if files.len() > 2 { ", …" } else { "" }
         );
-        let remedy = "move the files of one recording into a separate folder outside this one";
+        let remedy = "move the files of one recording into a separate folder outside this one, or, if \
+                      they are ranks of one run, put the global rank in each name (`rank0`, `rank1`)";
         let unsure = Failure::about(self.run_title(run), what);
         Some(unsure.advise(remedy).into())
     }
@@ -1545,6 +1546,10 @@ fn sure_rank(stated: Option<GlobalRank>, files: &RankFiles, alone: bool) -> Opti
 /// Adds data from the recording's manifest to a summary.
 fn with_manifest(mut summary: RankSummary, files: &RankFiles) -> RankSummary {
     summary.world_size = summary.world_size.or(files.manifest.world_size);
+    if files.device.is_none() {
+        // written graphs do not keep all of a header
+        summary.device_schema = None;
+    }
     // The manifest knows the start times of machines, which distinguish machines of one name.
     if let Some(machine) = &files.manifest.machine {
         summary.machine = Some(machine.clone());

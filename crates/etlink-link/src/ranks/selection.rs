@@ -33,7 +33,7 @@ pub enum ExcludeReason {
         /// Number of ranks stated by most traces.
         most: i64,
     },
-    /// The host trace has another version of the format than most.
+    /// A trace has another version of PyTorch's format than most.
     HostSchema,
     /// Recorded at a different time than most traces.
     Time {
@@ -62,8 +62,8 @@ impl ExcludeReason {
                 format!("it is from a run of {own} ranks; most others are from a run of {most}")
             }
             ExcludeReason::HostSchema => {
-                "its host trace has another version of the format than those of other ranks, so \
-                 another version of PyTorch recorded it"
+                "its traces have another format than those of other ranks, so another version of \
+                 PyTorch recorded it"
                     .to_owned()
             }
             ExcludeReason::Time { apart_ns } => {
@@ -110,7 +110,8 @@ pub fn select_run<S: Borrow<RankSummary>>(ranks: &[S], all: bool) -> RunSelectio
     if !all {
         // Sizes first: a leftover of another size must not bridge two clusters of time.
         selection.by_world(&ranks);
-        selection.by_schema(&ranks);
+        selection.by_version(&ranks, |summary| summary.host_schema.as_deref());
+        selection.by_version(&ranks, |summary| summary.device_schema);
         selection.by_clock(&ranks);
         selection.by_time(&ranks);
     }
@@ -148,16 +149,18 @@ impl RunSelection {
     }
 
     /// Excludes traces that another version of PyTorch recorded.
-    fn by_schema(&mut self, ranks: &[&RankSummary]) {
+    fn by_version<'r, T: Ord + Copy>(
+        &mut self,
+        ranks: &[&'r RankSummary],
+        version: impl Fn(&'r RankSummary) -> Option<T>,
+    ) {
         let members = ranks.iter().zip(&self.excluded);
         let left = members.filter(|(_, excluded)| excluded.is_none());
-        let Some(most) = most(left.filter_map(|(summary, _)| summary.host_schema.as_deref()))
-        else {
+        let Some(most) = most(left.filter_map(|(summary, _)| version(summary))) else {
             return;
         };
         for (summary, excluded) in ranks.iter().zip(&mut self.excluded) {
-            let own = summary.host_schema.as_deref();
-            if excluded.is_none() && own.is_some_and(|own| own != most) {
+            if excluded.is_none() && version(summary).is_some_and(|own| own != most) {
                 *excluded = Some(ExcludeReason::HostSchema);
             }
         }
@@ -356,6 +359,20 @@ mod tests {
             [other, None, None, None]
         );
         assert_eq!(select_run(&ranks, true).excluded, [None; 4]);
+        let device = |rank, device_schema| RankSummary {
+            device_schema,
+            ..summary(rank, Some(4), 100)
+        };
+        let ranks = [
+            device(0, Some((true, true))),
+            device(1, Some((true, false))),
+            device(2, Some((true, false))),
+            device(3, None),
+        ];
+        assert_eq!(
+            select_run(&ranks, false).excluded,
+            [other, None, None, None]
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{CollectiveRef, LinkedTrace, NodeKind};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{
     AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, GroupIdx, NameId, Names,
-    NodeIdx, OpIdx, RowIdx, StepIdx, TimeNs, TrackLabel, UnixNs, dtype_bytes,
+    NodeIdx, OpIdx, RowIdx, StepIdx, TimeNs, TraceRecorder, TrackLabel, UnixNs, dtype_bytes,
 };
 use extent::{Carriers, of_node};
 use indexmap::IndexSet;
@@ -41,6 +41,9 @@ pub struct RankSummary {
     pub process: Option<i64>,
     /// Version of the host trace's format, which depends on PyTorch's; `None` without a host trace.
     pub host_schema: Option<String>,
+    /// Version of the device trace's format, by the parts of its header that depend on PyTorch's
+    /// version: time base, id of the trace. `None` for other recorders and truncated headers.
+    pub device_schema: Option<(bool, bool)>,
     /// Groups, as numbered by [`Peers::Group`].
     pub groups: Vec<GroupIdentity>,
     /// Communications, sorted by time.
@@ -241,9 +244,19 @@ impl RankSummary {
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),
             process: first_process(device),
             host_schema: report.host_schema.clone(),
+            device_schema: device_schema(device),
             ..RankSummary::default()
         }
     }
+}
+
+fn device_schema(device: &DeviceTrace) -> Option<(bool, bool)> {
+    let (header, has_clock) = (
+        &device.header,
+        device.anomalies.count(AnomalyKind::NoTimeBase) == 0,
+    );
+    let is_kineto = header.recorder == TraceRecorder::Kineto;
+    (is_kineto && has_clock).then(|| (header.base_ns != UnixNs(0), !header.trace_id.is_empty()))
 }
 
 fn first_process(device: &DeviceTrace) -> Option<i64> {

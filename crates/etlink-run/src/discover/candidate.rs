@@ -1,5 +1,6 @@
 //! Facts about a file before it is read, from its name, its beginning, and the manifest.
 
+use super::recorded::{ends_in_axis, places};
 use super::recorder::Recorder;
 use crate::Progress;
 use crate::error::RunError;
@@ -12,6 +13,7 @@ use crate::text::file_name;
 use etlink_json::JsonScanner;
 use std::collections::BTreeSet;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A file with the facts known about it.
@@ -212,7 +214,10 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         .find_map(|ending| packed.strip_suffix(ending))
         .unwrap_or(packed)
         .to_owned();
-    let (rank, variant) = rank_in_name(&stem);
+    let named = rank_in_name(&stem);
+    let rank = named.as_ref().map(|(rank, _)| *rank);
+    let endings = ["", "]", "_trace", ".trace", ".pt.trace"];
+    let variant = named.is_some_and(|(_, at)| !endings.contains(&&stem[at.end..]));
     let (looked, failure) = match look_inside(&path) {
         Ok(looked) => (looked, None),
         Err(error) => (Default::default(), error.into_failed_call()),
@@ -281,12 +286,13 @@ fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
     }
 }
 
-/// Returns the rank in a name, and true if more follows it.
+/// Returns the rank in a name, and the place of its digits.
 ///
 /// TensorBoard's default names begin with the host name and the process id
-/// (`gpuhost_4711.1690….pt.trace`): in such a name, only the word `rank` precedes a rank.
-fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
-    let lower = stem.to_lowercase();
+/// (`gpuhost_4711.1690….pt.trace`): in such a name, only the word `rank` precedes a rank. A name
+/// with places along several axes (`tp_rank_00_pp_rank_001`) has no rank.
+pub(super) fn rank_in_name(stem: &str) -> Option<(i64, Range<usize>)> {
+    let lower = stem.to_ascii_lowercase();
     let marks = [
         "rank[",
         "rank_",
@@ -302,6 +308,7 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
         // SGLang: `<time>-TP-<rank>.trace`
         "tp-",
     ];
+    let has_axes = places(&lower).len() > 1;
     for mark in &marks[..if lower.ends_with(".pt.trace") {
         4
     } else {
@@ -309,21 +316,17 @@ fn rank_in_name(stem: &str) -> (Option<i64>, bool) {
     }] {
         // the last one: names begin with the job name, which may contain a mark (`lowrank16_rank0`)
         for (at, _) in lower.rmatch_indices(mark) {
-            let rest = &lower[at + mark.len()..];
+            let start = at + mark.len();
+            let rest = &lower[start..];
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let begins_word = !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
-            if let (true, Ok(rank)) = (begins_word, rest[..digits].parse()) {
-                return (
-                    Some(rank),
-                    !matches!(
-                        &rest[digits..],
-                        "" | "]" | "_trace" | ".trace" | ".pt.trace"
-                    ),
-                );
+            let is_place = has_axes && mark.starts_with("rank") && ends_in_axis(&lower[..at]);
+            if let (true, false, Ok(rank)) = (begins_word, is_place, rest[..digits].parse()) {
+                return Some((rank, start..start + digits));
             }
         }
     }
-    (None, false)
+    None
 }
 
 /// Returns the host in a default name of TensorBoard's handler: `gpuhost_4711.1690….pt.trace`.
@@ -433,29 +436,34 @@ mod tests {
     #[test]
     fn ranks_in_names() {
         for (stem, rank) in [
-            ("torch_et_3", (Some(3), false)),
-            ("pytorch_et_12", (Some(12), false)),
-            ("kineto_trace_0", (Some(0), false)),
-            ("kineto_7", (Some(7), false)),
-            ("host_1", (Some(1), false)),
-            ("device_2", (Some(2), false)),
-            ("rank5_trace", (Some(5), false)),
-            ("rank-6", (Some(6), false)),
-            ("rank0.1795225129198415391.pt.trace", (Some(0), true)),
-            ("kineto_trace_0.run1", (Some(0), true)),
-            ("h100-bert-small", (None, false)),
-            ("worker.pt.trace", (None, false)),
-            ("localhost_12345.1690.pt.trace", (None, false)),
-            ("host_12345.1690.pt.trace", (None, false)),
-            ("myhost_3", (None, false)),
-            ("run2-rank-7", (Some(7), false)),
-            ("host_3_rank_1", (Some(1), false)),
-            ("lowrank16_rank0", (Some(0), false)),
-            ("1795225129.51-TP-3.trace", (Some(3), false)),
-            ("http-3", (None, false)),
-            ("trace_rank[3]", (Some(3), false)),
+            ("torch_et_3", Some(3)),
+            ("pytorch_et_12", Some(12)),
+            ("kineto_trace_0", Some(0)),
+            ("kineto_7", Some(7)),
+            ("host_1", Some(1)),
+            ("device_2", Some(2)),
+            ("rank5_trace", Some(5)),
+            ("rank-6", Some(6)),
+            ("rank0.1795225129198415391.pt.trace", Some(0)),
+            ("kineto_trace_0.run1", Some(0)),
+            ("h100-bert-small", None),
+            ("worker.pt.trace", None),
+            ("localhost_12345.1690.pt.trace", None),
+            ("host_12345.1690.pt.trace", None),
+            ("myhost_3", None),
+            ("run2-rank-7", Some(7)),
+            ("host_3_rank_1", Some(1)),
+            ("lowrank16_rank0", Some(0)),
+            ("1795225129.51-TP-3.trace", Some(3)),
+            ("http-3", None),
+            ("trace_rank[3]", Some(3)),
+            ("mp_rank_03", Some(3)),
+            ("mp_rank_00_001", None),
+            ("tp_rank_00_pp_rank_001", None),
+            ("dp0_pp1_tp0_rank3.17", Some(3)),
         ] {
-            assert_eq!(rank_in_name(stem), rank, "{stem}");
+            let found = rank_in_name(stem).map(|(rank, _)| rank);
+            assert_eq!(found, rank, "{stem}");
         }
     }
 }

@@ -6,7 +6,6 @@
 use crate::Progress;
 use crate::input;
 use crate::rank_rule::RankRule;
-use crate::storage;
 use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -14,6 +13,7 @@ use std::path::Path;
 
 use super::candidate::{Inside, TraceCandidate, natural_key};
 use super::recorder::{Recorder, integer, nanoseconds, text_after};
+use super::recordings::are_runs_by_name;
 
 /// Number of bytes at the end of a file that are examined.
 const TAIL: usize = 64 << 10;
@@ -69,13 +69,17 @@ pub(super) enum RankReading {
 
 /// Corrects the ranks of device traces that were recorded simultaneously and claim the same rank,
 /// have no rank in their names, or have places along several axes. Such traces are not consecutive
-/// recordings. If their ranks are ambiguous, adds a note with both interpretations.
-pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
+/// recordings. If their ranks are ambiguous, adds a note with both interpretations. Returns false if
+/// simultaneous traces of one rank are left, which are no cycles.
+pub(super) fn separate_processes(
+    candidates: &mut [TraceCandidate],
+    notes: &mut Vec<String>,
+) -> bool {
     let devices: Vec<usize> = (0..candidates.len())
         .filter(|at| is_device(&candidates[*at]))
         .collect();
     if devices.len() < 2 {
-        return;
+        return true;
     }
     let recordings: Vec<Recording> = devices
         .iter()
@@ -99,13 +103,19 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
         None if has_several_axes(&recordings) => {
             "file names have positions along several axes".to_owned()
         }
-        None => return,
+        None => return true,
     };
     match read_ranks(&recordings) {
         RankReading::Settled(ranks, rule) => {
-            let is_news = ranks.iter().zip(&own).any(|(rank, own)| Some(*rank) != *own);
+            let is_news = ranks
+                .iter()
+                .zip(&own)
+                .any(|(rank, own)| Some(*rank) != *own);
             if is_news {
-                notes.push(format!("{what}: read as one run, with ranks from {}", rule.describe()));
+                notes.push(format!(
+                    "{what}: read as one run, with ranks from {}",
+                    rule.describe()
+                ));
             }
             for (at, rank) in devices.iter().zip(ranks) {
                 candidates[*at].rank = Some(rank);
@@ -124,12 +134,24 @@ pub(super) fn separate_processes(candidates: &mut [TraceCandidate], notes: &mut 
                 candidates[at].told_by = RankRule::Unknown;
             }
         }
-        RankReading::Unknown if clash.is_some() => notes.push(format!(
-            "{what}: they are from two runs, or from two ranks of one run. They are read as two runs; if \
-             they are from one run, put the global rank in each name (`rank0`, `rank1`)"
-        )),
+        RankReading::Unknown if clash.is_some() => {
+            let world = World::of(&recordings);
+            if are_runs_by_name(candidates, world.map(|world| world.size())) {
+                notes.push(format!(
+                    "{what}: read as separate runs, since their names differ alike"
+                ));
+                return true;
+            }
+            notes.push(format!(
+                "{what}: they are from two ranks of one run, or from two runs. If they are from one run, \
+                 put the global rank in each name (`rank0`, `rank1`); if not, put each run in its own \
+                 folder"
+            ));
+            return false;
+        }
         RankReading::Unknown => {}
     }
+    true
 }
 
 fn is_device(candidate: &TraceCandidate) -> bool {
@@ -384,11 +406,15 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
 /// group. Megatron-LM, vLLM and SGLang agree on tensor-parallel groups, but not on the next axes.
 const AXES: [&str; 6] = ["tp", "cp", "ep", "dp", "pp", "dcp"];
 
+/// Axes whose sizes make up the world unless one is within another.
+const GRID: [&str; 3] = ["tp", "pp", "dp"];
+
 /// Axes of vLLM and SGLang, which count pipeline stages within each data-parallel engine.
 const AXES_OF_ENGINES: [&str; 6] = ["tp", "pp", "dp", "cp", "ep", "dcp"];
 
-/// Returns a rank's places along axes: `TP-1-PP-0`, `dp0_pp1_tp0`.
-fn places(name: &str) -> BTreeMap<&'static str, i64> {
+/// Returns a rank's places along axes: `TP-1-PP-0`, `dp0_pp1_tp0`, `tp_rank_01_pp_rank_000`. The
+/// numbers of Megatron-LM's `mp_rank_01_000_002` are those of TP, PP and EP.
+pub(super) fn places(name: &str) -> BTreeMap<&'static str, i64> {
     let lower = name.to_lowercase();
     let mut found = BTreeMap::new();
     for axis in AXES {
@@ -396,20 +422,50 @@ fn places(name: &str) -> BTreeMap<&'static str, i64> {
             if lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric()) {
                 continue;
             }
-            let rest = lower[at + axis.len()..].trim_start_matches("rank");
-            let rest = rest.trim_start_matches(['-', '_', '[', '=']);
-            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            if let Ok(place) = rest[..digits].parse() {
+            let rest = lower[at + axis.len()..].trim_start_matches(SEPARATORS);
+            let rest = rest.trim_start_matches("rank");
+            if let Some((place, _)) = leading_number(rest.trim_start_matches(SEPARATORS)) {
                 found.insert(axis, place);
             }
         }
     }
+    let mut rest = lower.find("mp_rank").map_or("", |at| &lower[at + 7..]);
+    for axis in ["tp", "pp", "ep"] {
+        let Some((place, behind)) = rest.strip_prefix('_').and_then(leading_number) else {
+            break;
+        };
+        found.insert(axis, place);
+        rest = behind;
+    }
     found
 }
 
+/// Characters between the name of an axis and its number.
+const SEPARATORS: [char; 4] = ['-', '_', '[', '='];
+
+/// Splits off the digits at the beginning of a text.
+fn leading_number(text: &str) -> Option<(i64, &str)> {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = text[..text.len() - behind.len()].parse().ok()?;
+    Some((number, behind))
+}
+
+/// Returns true if a text ends in the name of an axis, so that a following `rank` is the place
+/// along it: `tp_`, `mp_`.
+pub(super) fn ends_in_axis(text: &str) -> bool {
+    let mut words = text.rsplit(|c: char| !c.is_ascii_alphanumeric());
+    let last = words.find(|word| !word.is_empty());
+    last.is_some_and(|last| last == "mp" || AXES.contains(&last))
+}
+
+/// Returns true if names are of vLLM or SGLang. Their stages are within data-parallel engines, so
+/// names that list DP between TP and PP are of other programs.
 fn is_engine_name(name: &str) -> bool {
     let lower = name.to_lowercase();
-    lower.contains("tp-") || lower.contains("_tp") && lower.contains("rank")
+    let at = |axis: &str| lower.find(axis);
+    let is_dp_inner = at("tp") < at("dp") && at("dp") < at("pp") && at("tp").is_some();
+    let is_engine = lower.contains("tp-") || lower.contains("_tp") && lower.contains("rank");
+    is_engine && !is_dp_inner
 }
 
 /// Returns true if names without the word `rank` differ in places along at least two axes.
@@ -419,7 +475,11 @@ fn has_several_axes(recordings: &[Recording]) -> bool {
         let places: BTreeSet<_> = all.iter().map(|own| own.get(axis)).collect();
         places.len() > 1
     };
-    let has_word = |one: &Recording| one.name.to_lowercase().contains("rank");
+    let has_word = |one: &Recording| {
+        let lower = one.name.to_lowercase();
+        let mut words = lower.match_indices("rank");
+        words.any(|(at, _)| !ends_in_axis(&lower[..at]))
+    };
     !recordings.iter().any(has_word) && AXES.into_iter().filter(|axis| varies(axis)).count() > 1
 }
 
@@ -428,11 +488,14 @@ fn has_several_axes(recordings: &[Recording]) -> bool {
 fn ranks_of_axes(recordings: &[Recording], order: &[&'static str], world: i64) -> Vec<Ranks> {
     let all: Vec<_> = recordings.iter().map(|one| places(&one.name)).collect();
     let is_everywhere = |axis: &&str| all.iter().all(|own| own.contains_key(axis));
-    let axes: Vec<&str> = order.iter().copied().filter(is_everywhere).collect();
-    let sizes = axes.iter().filter(|axis| ["tp", "pp", "dp"].contains(axis));
+    let mut axes: Vec<&str> = order.iter().copied().filter(is_everywhere).collect();
+    let sizes = axes.iter().filter(|axis| GRID.contains(axis));
     let sizes = sizes.map(|axis| all.iter().map(|own| own[axis] + 1).max().unwrap_or(1));
     // if only a few ranks of a grid are present, a single axis may distinguish them
     let is_grid = sizes.product::<i64>() == world;
+    if is_grid {
+        axes.retain(|axis| GRID.contains(axis));
+    }
     let Some((ranks, shown)) = mixed_radix(&all, &axes, None, is_grid) else {
         return vec![];
     };
@@ -449,8 +512,7 @@ fn ranks_of_axes(recordings: &[Recording], order: &[&'static str], world: i64) -
 
 /// Numbers places, from the innermost axis outwards. Also returns the number of places. Skips axes
 /// that distinguish no further places: axes of experts and contexts may be within others. `larger`:
-/// an axis with more places than are present, and the factor. `is_grid`: no axis of TP, PP and DP
-/// is within another.
+/// an axis with more places than are present, and the factor. `is_grid`: no axis is within another.
 fn mixed_radix(
     all: &[BTreeMap<&'static str, i64>],
     axes: &[&str],
@@ -476,8 +538,7 @@ fn mixed_radix(
             _ => 1,
         };
         // an axis that distinguishes no further files is within the previous axes
-        let is_own = is_grid && ["tp", "pp", "dp"].contains(axis);
-        if distinct > known || factor > 1 && size == 1 || is_own {
+        if distinct > known || factor > 1 && size == 1 || is_grid {
             (ranks, known) = (with, distinct);
             stride *= size * factor;
             has_larger |= factor > 1;
@@ -591,77 +652,6 @@ fn first_device(path: &Path) -> Option<i64> {
         }
         text.drain(..text.len().saturating_sub(KEY.len() + 32));
     }
-}
-
-/// Removes the ranks of traces with identical bytes that claim different ranks, because a renamed
-/// copy is not a trace of that rank. Traces that name their machine are left to `select_run`.
-pub(super) fn refuse_copies(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
-    let mut alike: BTreeMap<(Option<i64>, Option<i64>, u64), Vec<usize>> = BTreeMap::new();
-    for (at, candidate) in candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| is_device(one))
-    {
-        let recorder = &candidate.inside.recorder;
-        let size = storage::file_data(&candidate.path).map(|data| data.bytes);
-        if let (Some(start), None, Ok(size)) = (recorder.start_ns, &recorder.host, size) {
-            alike
-                .entry((recorder.process, Some(start), size))
-                .or_default()
-                .push(at);
-        }
-    }
-    // If all traces are equal, none is a copy: they were generated.
-    let devices = candidates.iter().filter(|one| is_device(one)).count();
-    let some = alike.values().filter(|own| own.len() < devices);
-    for pair in some.flat_map(|own| own.windows(2)) {
-        let [one, two] = [pair[0], pair[1]].map(|at| &candidates[at]);
-        if one.rank == two.rank || !are_same_bytes(&one.path, &two.path) {
-            continue;
-        }
-        notes.push(format!(
-            "{} and {} have the same content, so one is a copy of the other, and neither is assigned a \
-             rank. Keep the file whose rank is correct",
-            file_name(&one.path),
-            file_name(&two.path)
-        ));
-        for at in pair {
-            candidates[*at].rank = None;
-            candidates[*at].told_by = RankRule::Unknown;
-        }
-    }
-}
-
-fn are_same_bytes(one: &Path, two: &Path) -> bool {
-    let open = |path| input::open(path, &Progress::hidden()).map(|input| input.content);
-    let (Ok(mut one), Ok(mut two)) = (open(one), open(two)) else {
-        return false;
-    };
-    let (mut first, mut second) = (vec![0; TAIL], vec![0; TAIL]);
-    loop {
-        let (Some(read), Some(other)) = (fill(&mut one, &mut first), fill(&mut two, &mut second))
-        else {
-            return false;
-        };
-        if first[..read] != second[..other] {
-            return false;
-        }
-        if read == 0 {
-            return true;
-        }
-    }
-}
-
-/// Reads until the buffer is full or the content ends.
-fn fill(content: &mut impl Read, buffer: &mut [u8]) -> Option<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match content.read(&mut buffer[filled..]).ok()? {
-            0 => break,
-            read => filled += read,
-        }
-    }
-    Some(filled)
 }
 
 #[cfg(test)]
