@@ -4,7 +4,7 @@ use super::predicted::{PredictedTimes, PredictionBasis, WorkPlace};
 use super::transfer_cost::RankAnswer;
 use etlink_analyze::{DevicePeaks, Precision, list_text};
 use etlink_link::roofline::{
-    RooflineFormula, RooflineWork, op_call, op_types, op_work, row_owner, row_work,
+    OpCall, RooflineFormula, RooflineWork, op_call, op_types, op_work, row_owner, row_work,
 };
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{NameId, OpIdx, RowIdx, RowKind};
@@ -51,11 +51,13 @@ pub(super) fn change_device(
             continue;
         };
         let at = row.index();
-        let owner = row_owner(trace, at);
-        let of_op = owner.and_then(|op| by_op.get(&op).copied());
-        let of_name = by_name.get(&trace.device.rows.name[at]).copied();
-        let of_name = of_name.filter(|_| owner.is_none());
-        let known = of_op.or(of_name.map(|factor| (factor, PredictionBasis::Name)));
+        let known = match row_owner(trace, at) {
+            Some(op) => by_op.get(&op).copied(),
+            None => {
+                let of_name = by_name.get(&trace.device.rows.name[at]);
+                of_name.map(|factor| (*factor, PredictionBasis::Name))
+            }
+        };
         let (factor, basis) = known.unwrap_or_else(|| {
             let types = trace.row_op[at].get().map_or("", |op| op_types(trace, op));
             let factor = change.peak_factor(&works[at], types);
@@ -119,17 +121,24 @@ fn learned_factors(
     }
     let works = op_work(trace);
     let roof_ns = |op: &LearnedOp| change.roof_ns(op);
+    // most ops are called many times with the same arguments
+    let mut known: FxHashMap<OpCall<'_>, Option<(f64, LearnedBasis)>> = FxHashMap::default();
     for (op, ns) in own_ns {
-        let Some(work) = works.get(op).filter(|_| ns > 0) else {
+        let Some(work) = works.get(op) else {
             continue;
         };
-        let asked = asked_op(trace, op, work);
-        if let Some((predicted, basis)) = learned.op_ns(&device, &asked, roof_ns) {
+        let told = known.entry(op_call(trace, op)).or_insert_with_key(|call| {
+            let asked = asked_op(call, work);
+            learned.op_ns(&device, &asked, roof_ns)
+        });
+        if let Some((predicted, basis)) = told
+            && ns > 0
+        {
             let basis = match basis {
                 LearnedBasis::SameShapes => PredictionBasis::SameShapes,
                 LearnedBasis::Neighbours(_) => PredictionBasis::Neighbours,
             };
-            factors.insert(op, (predicted / ns as f64, basis));
+            factors.insert(op, (*predicted / ns as f64, basis));
         }
     }
     factors
@@ -161,8 +170,7 @@ fn factors_by_name(
 }
 
 /// Describes an op as the files of learned times do.
-fn asked_op(trace: &LinkedTrace, op: usize, work: &RooflineWork) -> LearnedOp {
-    let call = op_call(trace, op);
+fn asked_op(call: &OpCall<'_>, work: &RooflineWork) -> LearnedOp {
     let has_operations = work.formula != RooflineFormula::Bytes;
     LearnedOp {
         formula: work.formula.name().to_owned(),
@@ -212,13 +220,9 @@ impl Change {
         let memory = op.bytes as f64 / self.other_memory;
         let multiplies = ["matmul", "convolution", "attention"];
         let is_product = multiplies.iter().any(|word| op.formula.contains(word));
-        match self
-            .other
-            .tflops(precision(&op.dtype))
-            .filter(|_| is_product)
-        {
-            Some(tflops) => memory.max(op.operations as f64 / (tflops * 1e3)),
-            None => memory,
+        match self.other.tflops(precision(&op.dtype)) {
+            Some(tflops) if is_product => memory.max(op.operations as f64 / (tflops * 1e3)),
+            _ => memory,
         }
     }
 }

@@ -99,7 +99,16 @@ fn totals(skews: &[&CollectiveSkew], by_size: bool, link_gb_per_s: Option<f64>) 
         .iter()
         .find_map(|skew| Some(skew.bus_bandwidth? / skew.algorithm_bandwidth?));
     let bus = algorithm.zip(factor).map(|(rate, factor)| rate * factor);
-    let link = link_gb_per_s.filter(|_| first.machines == Some(1));
+    let link = if first.machines == Some(1) {
+        link_gb_per_s
+    } else {
+        None
+    };
+    let (dtype, bytes) = if by_size {
+        (first.dtype.clone(), first.bytes)
+    } else {
+        (None, None)
+    };
     TransferTotals {
         kind: first.kind.clone(),
         ranks: first.ranks.clone(),
@@ -107,8 +116,8 @@ fn totals(skews: &[&CollectiveSkew], by_size: bool, link_gb_per_s: Option<f64>) 
         members: first.members,
         machines: first.machines,
         inferred: first.inferred,
-        dtype: first.dtype.clone().filter(|_| by_size),
-        bytes: first.bytes.filter(|_| by_size),
+        dtype,
+        bytes,
         count: skews.len() as u64,
         total_bytes: skews
             .iter()

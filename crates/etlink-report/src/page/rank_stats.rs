@@ -164,24 +164,10 @@ mod tests {
     #[test]
     fn of_very_many_the_worst_are_listed() {
         let skew = |at: i64| CollectiveSkew {
-            kind: String::new(),
-            ranks: String::new(),
-            group: 0,
             number: at,
-            bytes: None,
             start_ns: CommonNs(at),
-            last: GlobalRank(0),
-            step: None,
             skew_ns: at,
-            alone_ns: 0,
-            waited_ns: 0,
-            caused_ns: 0,
-            began_late_ns: 0,
-            handed_on_ns: 0,
-            waited_for: None,
-            transfer_ns: None,
-            algorithm_bandwidth: None,
-            bus_bandwidth: None,
+            ..CollectiveSkew::default()
         };
         let mut first = vec![0, 5_000];
         let listed = listed_skews((0..10_000).map(skew).collect(), &mut first);

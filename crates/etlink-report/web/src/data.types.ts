@@ -45,7 +45,11 @@ export type CollectiveSkew = {
   kind: string;
   ranks: string;
   group: number;
+  members: number;
+  machines: null;
+  inferred: boolean;
   number: number;
+  dtype: string | null;
   bytes: number | null;
   start_ns: number;
   last: number;
