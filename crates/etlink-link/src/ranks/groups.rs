@@ -21,6 +21,8 @@ pub struct GroupResolver<'t> {
     one_group: bool,
     /// Number of ranks, if the trace states it.
     world: Option<u64>,
+    /// Rank of the trace, if it states it.
+    own: Option<GlobalRank>,
 }
 
 impl<'t> GroupResolver<'t> {
@@ -40,6 +42,7 @@ impl<'t> GroupResolver<'t> {
             listed,
             one_group,
             world,
+            own: trace.report.rank.or(trace.device.header.rank),
         }
     }
 
@@ -98,10 +101,10 @@ impl<'t> GroupResolver<'t> {
     /// Rank`, which are global or indexes in the group; otherwise `Rank`, which in both is the
     /// peer's index.
     pub fn peer(&self, record: &CollectiveRef<'_>) -> Option<GlobalRank> {
-        let said = if record.kind() == CollectiveKind::Send {
-            record.record.dst
+        let (own, said) = if record.kind() == CollectiveKind::Send {
+            (record.record.src, record.record.dst)
         } else {
-            record.record.src
+            (record.record.dst, record.record.src)
         };
         let ranks = self.ranks(record);
         let at = |place: i64| -> Option<GlobalRank> {
@@ -113,13 +116,18 @@ impl<'t> GroupResolver<'t> {
             return at(record.record.rank);
         }
         // Some writers record the index in the group: then it is no rank of the group, or equals
-        // `Rank`.
+        // `Rank`, or the other side is the own index instead of the own rank, or it would be the
+        // rank itself.
         let is_member = |rank: i64| {
             let ranks = ranks.iter().flatten();
             ranks.copied().any(|own| u64::try_from(rank) == Ok(own))
         };
+        let is_index = self.own.is_some_and(|rank| {
+            let is_own_index = rank != GlobalRank(own) && at(own) == Some(rank);
+            is_own_index || rank == GlobalRank(said)
+        });
         match at(said) {
-            Some(peer) if record.record.rank == said || !is_member(said) => Some(peer),
+            Some(peer) if record.record.rank == said || !is_member(said) || is_index => Some(peer),
             _ => Some(GlobalRank(said)),
         }
     }
@@ -302,6 +310,23 @@ mod tests {
                 names: &trace.device.names,
             });
             assert_eq!(found, Some(GlobalRank(peer)), "{dst} {rank}");
+        }
+        // the own side shows that both are indexes
+        trace.device.header.rank = Some(GlobalRank(1));
+        let group = trace.device.names.intern("[1, 2, 3]");
+        for (src, dst, peer) in [(0, 2, 3), (0, 1, 2), (1, 2, 2), (-1, 1, 2), (-1, 3, 3)] {
+            let record = Collective {
+                name,
+                src,
+                dst,
+                group_ranks: group,
+                ..Collective::absent()
+            };
+            let found = GroupResolver::new(&trace).peer(&CollectiveRef {
+                record,
+                names: &trace.device.names,
+            });
+            assert_eq!(found, Some(GlobalRank(peer)), "{src} {dst}");
         }
     }
 
