@@ -61,7 +61,7 @@ fn links_lead_somewhere() {
 }
 
 /// Names of the traces on the page on other tools, and the recordings that stand for them.
-const STAND_INS: [(&str, &str); 5] = [
+const STAND_INS: [(&str, &str); 6] = [
     ("traces", "pairs/ddp2-2.15.0"),
     ("before", "gpu/graphs-base"),
     ("after", "gpu/graphs-changed"),
@@ -70,6 +70,10 @@ const STAND_INS: [(&str, &str); 5] = [
         "gpu/input_copy-base/kineto_trace_0.json.zst",
     ),
     ("host.json.gz", "gpu/input_copy-base/torch_et_0.json.zst"),
+    (
+        "memory_snapshot_0.pickle",
+        "memory/memory_snapshot_0.pickle",
+    ),
 ];
 
 #[test]

@@ -37,6 +37,7 @@ mod learned;
 mod link;
 mod measurements;
 mod memory;
+mod memory_snapshot;
 mod merge;
 mod merged;
 mod nsys;

@@ -1,9 +1,9 @@
 //! Builds the entries of a dump from its values.
 
 use crate::dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
-use crate::tree::{ValueIdx, ValueTree};
 use crate::{MAX_BAD_ENTRIES, no_entries};
 use etlink_model::{AnomalyKind, CollectiveKind, Failure, NameId, Names, UnixNs};
+use etlink_pickle::{ValueIdx, ValueTree};
 
 /// Extracts the known parts of a dump; ignores unknown keys, which new versions add.
 pub(crate) fn dump_from_tree(

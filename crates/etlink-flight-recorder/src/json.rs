@@ -1,9 +1,10 @@
 //! Reads a dump in JSON (`_dump_fr_trace_json`) as a list of values. An explicit stack holds the
 //! open values, so nesting costs only memory proportional to the text.
 
-use crate::tree::{DumpValue, ValueIdx, ValueTree};
+use crate::LIMITS;
 use etlink_json::{BrokenJson, JsonScanner, JsonValue};
 use etlink_model::Failure;
+use etlink_pickle::{PickleValue, ValueIdx, ValueTree};
 
 /// An unfinished list or dict with its contents so far.
 enum OpenValue {
@@ -21,7 +22,7 @@ pub(crate) fn read_json(text: &[u8]) -> Result<ValueTree<'_>, Failure> {
     let mut open: Vec<OpenValue> = vec![];
     loop {
         // an open value is not in the tree yet, but already takes its memory
-        tree.check_size(open.len())?;
+        LIMITS.check_values(&tree, open.len())?;
         match read_next(&mut scanner, &mut tree, &mut open) {
             Ok(Some(whole)) => {
                 tree.root = Some(whole);
@@ -53,7 +54,7 @@ fn read_next<'a>(
         Some(OpenValue::Dict(pairs)) => match scanner.key()? {
             Some(key) => {
                 // a key without a value is useless: it is dropped if the text ends here
-                pairs.push(tree.add(DumpValue::EscapedText(key)));
+                pairs.push(tree.add(PickleValue::EscapedText(key)));
                 false
             }
             None => true,
@@ -87,31 +88,31 @@ fn read_next<'a>(
     }
 }
 
-fn plain_value(value: JsonValue<'_>) -> DumpValue<'_> {
+fn plain_value(value: JsonValue<'_>) -> PickleValue<'_> {
     match value {
-        JsonValue::Text(raw) => DumpValue::EscapedText(raw),
+        JsonValue::Text(raw) => PickleValue::EscapedText(raw),
         JsonValue::Word(_) if value.boolean().is_some() => {
-            DumpValue::Bool(value.boolean() == Some(true))
+            PickleValue::Bool(value.boolean() == Some(true))
         }
         JsonValue::Word(raw) => match value.int() {
-            Some(number) => DumpValue::Int(number),
+            Some(number) => PickleValue::Int(number),
             None => match std::str::from_utf8(raw)
                 .ok()
                 .and_then(|text| text.parse().ok())
             {
-                Some(number) => DumpValue::Float(number),
-                None => DumpValue::Nothing,
+                Some(number) => PickleValue::Float(number),
+                None => PickleValue::Nothing,
             },
         },
         // brackets are opened before a value is requested
-        JsonValue::Nested(_) => DumpValue::Nothing,
+        JsonValue::Nested(_) => PickleValue::Nothing,
     }
 }
 
 fn close_value<'a>(value: OpenValue, tree: &mut ValueTree<'a>) -> ValueIdx {
     tree.add(match value {
-        OpenValue::List(items) => DumpValue::List(items),
-        OpenValue::Dict(pairs) => DumpValue::Dict(pairs),
+        OpenValue::List(items) => PickleValue::List(items),
+        OpenValue::Dict(pairs) => PickleValue::Dict(pairs),
     })
 }
 

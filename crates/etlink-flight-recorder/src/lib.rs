@@ -20,8 +20,6 @@ mod dump;
 mod entries;
 mod json;
 mod pairing;
-mod pickle;
-mod tree;
 
 #[cfg(test)]
 mod tests;
@@ -30,6 +28,7 @@ pub use dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState
 pub use pairing::{FlightMatches, add_collectives};
 
 use etlink_model::Failure;
+use etlink_pickle::{PickleLimits, first_key, is_pickle, read_pickle};
 use std::io::Read;
 
 /// Maximum file size. The recorder keeps a fixed number of entries of some hundred bytes: dumps of
@@ -43,18 +42,15 @@ pub const MAX_DUMP_VALUES: u64 = 10_000_000;
 /// Maximum number of invalid entries: beyond it, the list is something else.
 const MAX_BAD_ENTRIES: u64 = 1_000;
 
-fn too_large(what: &str) -> Failure {
-    let remedy = "record it again with a smaller TORCH_FR_BUFFER_SIZE";
-    Failure::new(format!("the file {what}, the limit for a dump")).advise(remedy)
-}
-
-fn no_dump(problem: String) -> Failure {
-    Failure::new(problem)
-        .advise("give a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)")
-}
+const LIMITS: PickleLimits = PickleLimits {
+    wanted: "a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)",
+    max_bytes: MAX_DUMP_BYTES,
+    max_values: MAX_DUMP_VALUES,
+    smaller: "record it again with a smaller TORCH_FR_BUFFER_SIZE",
+};
 
 fn no_entries(bytes: u64) -> Failure {
-    no_dump(format!("no \"entries\" list found ({bytes} bytes read)"))
+    LIMITS.wrong_file(format!("no \"entries\" list found ({bytes} bytes read)"))
 }
 
 /// Returns true if a file with this head is a dump: the pickle of a dict whose first key belongs to
@@ -64,7 +60,7 @@ pub fn is_flight_dump(head: &[u8]) -> bool {
     if is_pickle(head) {
         // Other pickles, such as snapshots of CUDA's memory, can contain these words in any text.
         // `version` or `entries` is the first key in all versions; the order of the others varies.
-        return match pickle::first_key(head) {
+        return match first_key(head) {
             Some(b"entries") => true,
             Some(b"version") => has(b"entries") || has(b"pg_config") || has(b"profiling_name"),
             _ => false,
@@ -75,41 +71,17 @@ pub fn is_flight_dump(head: &[u8]) -> bool {
         || is_json && has(b"\"pg_config\"") && has(b"\"pg_status\"") && has(b"\"entries\"")
 }
 
-/// Returns true if the head is a pickle of protocol 2 or later.
-fn is_pickle(head: &[u8]) -> bool {
-    matches!(head, [0x80, 2..=5, ..])
-}
-
 /// Reads a dump, pickle or JSON. O(bytes) in time and memory, up to [`MAX_DUMP_VALUES`].
 ///
 /// # Errors
 /// The source fails, it has more bytes or values than a dump, it is not a dump, or it is a pickle
 /// that would call code. A truncated dump is not an error: see [`FlightDump::anomalies`].
 pub fn read(source: impl Read) -> Result<FlightDump, Failure> {
-    let mut bytes = vec![];
-    let result = source.take(MAX_DUMP_BYTES + 1).read_to_end(&mut bytes);
+    let (bytes, source_error) = LIMITS.read_bytes(source)?;
     let offset = bytes.len() as u64;
-    let source_error = match result {
-        Ok(_) => None,
-        // data that a damaged archive yields before its end is valid
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidData && offset > 0 => {
-            Some(error.to_string())
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof && offset > 0 => {
-            Some(error.to_string())
-        }
-        Err(source) => {
-            let problem = format!("reading stopped at byte {offset}: {source}");
-            return Err(Failure::new(problem).because(source));
-        }
-    };
-    if offset > MAX_DUMP_BYTES {
-        let limit = MAX_DUMP_BYTES >> 20;
-        return Err(too_large(&format!("is larger than {limit} MiB")));
-    }
     let tree = match bytes.trim_ascii_start().first() {
         Some(b'{') => json::read_json(&bytes)?,
-        _ => pickle::read_pickle(&bytes)?,
+        _ => read_pickle(&bytes, &LIMITS)?,
     };
     entries::dump_from_tree(&tree, offset, source_error)
 }

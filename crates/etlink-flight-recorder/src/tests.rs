@@ -309,7 +309,7 @@ fn a_pickle_that_would_call_code_is_refused_with_its_name() {
     let reduce = b"\x80\x02cposix\nsystem\nX\x02\x00\x00\x00ls\x85R.";
     assert_eq!(
         error_of(reduce),
-        "loading the file would call posix.system (byte 2), which a PyTorch dump never does; do not load it with Python, and check its origin. Give a dump of PyTorch's flight recorder"
+        "loading the file would call posix.system (byte 2), which PyTorch's own files never do; do not load it with Python, and check its origin. Give a dump of PyTorch's flight recorder (_dump_fr_trace, nccl_trace_rank_0)"
     );
     let stack_global = b"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.";
     assert!(error_of(stack_global).contains("would call builtins.eval (byte 18)"));

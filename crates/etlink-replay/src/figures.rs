@@ -5,6 +5,7 @@ use crate::labels::{LabelSource, NodeLabel};
 use crate::run::ReplayRun;
 use crate::stats::{Percentiles, count_share, time_share, worst_nodes};
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_link::RecordingOverhead;
 use etlink_link::limits::{CLOCK_TOLERANCE, LAUNCH_LATENCY, WAIT_LATENCY};
 use etlink_model::{DurationNs, NodeIdx};
 use indexmap::IndexMap;
@@ -42,6 +43,21 @@ pub struct ReplayFigures {
     pub by_edge: IndexMap<EdgeKind, EdgeFigures>,
     /// Delays from before the recording.
     pub boundary: DelaySummary,
+}
+
+impl ReplayFigures {
+    /// Sets the recorded time, if the overhead of recording was removed from ranks: the times
+    /// measured so far are then the corrected ones.
+    pub fn name_recorded<'o>(
+        mut self,
+        ranks: impl IntoIterator<Item = &'o RecordingOverhead>,
+    ) -> ReplayFigures {
+        let removed = ranks.into_iter().filter(|rank| rank.is_removed);
+        if let Some(recorded) = removed.map(|rank| rank.recorded_ns).max() {
+            self.corrected_ns = self.measured_ns.replace(recorded);
+        }
+        self
+    }
 }
 
 /// Absolute difference of replayed and measured ends over all nodes.

@@ -62,6 +62,12 @@ pub enum RunError {
         /// Path of the folder.
         folder: PathBuf,
     },
+    /// A file is a snapshot of PyTorch's allocator, but a trace is needed.
+    #[error("{name} is a snapshot of PyTorch's allocator{}", advice(self.remedy()))]
+    MemorySnapshot {
+        /// Name of the file.
+        name: String,
+    },
     /// The source has no trace of a requested rank.
     #[error("no traces for the ranks requested with {}", Setting::Ranks)]
     NoRankAsked,
@@ -156,6 +162,7 @@ impl RunError {
             RunError::OnlyInspectorLogs { .. } => {
                 "give them to `etlink ranks`, which reports sizes and times per communicator"
             }
+            RunError::MemorySnapshot { .. } => "give it to `etlink analyze` or `etlink report`",
             RunError::EmptyFile { .. } => "record the trace again",
             RunError::Perfetto { origin, .. } => perfetto_remedy(*origin),
             RunError::Exists { .. } => {
@@ -176,6 +183,7 @@ impl RunError {
             RunError::NoTraceTaken { first, .. } => first.file(),
             RunError::Job(error) => error.downcast_ref::<RunError>()?.file(),
             RunError::EmptyFile { name: file }
+            | RunError::MemorySnapshot { name: file }
             | RunError::Perfetto { name: file, .. }
             | RunError::Refused { file, .. } => Some(file.clone()),
             RunError::OnlyFlightDumps { folder: path }

@@ -2,8 +2,9 @@
 //! highest point per section if there are too many.
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::MemoryPoint;
-use etlink_analyze::memory::read_device_type;
+use etlink_analyze::memory::{device_type_name, read_device_type};
+use etlink_analyze::{MemoryPoint, MemoryUse};
+use etlink_memory_snapshot::DeviceMemory;
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -19,7 +20,77 @@ pub struct MemoryChart {
     time_ns: Vec<i64>,
     allocated_bytes: Vec<i64>,
     reserved_bytes: Vec<u64>,
+    /// Largest allocation stacks, those with most memory at the peak first; none without a
+    /// snapshot of the allocator.
+    stacks: Vec<StackCurve>,
 }
+
+impl MemoryChart {
+    /// Returns the innermost frame of the stack with most memory at the peak, and that memory in
+    /// bytes.
+    pub(super) fn largest_stack(&self) -> Option<(&str, u64)> {
+        let stack = self.stacks.first()?;
+        Some((stack.name.split(" < ").next()?, stack.peak_bytes))
+    }
+}
+
+/// Memory allocated by one stack, at the times of a chart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
+pub struct StackCurve {
+    name: String,
+    peak_bytes: u64,
+    bytes: Vec<u64>,
+}
+
+/// Creates the chart and the summary of a device from a snapshot of the allocator.
+pub fn snapshot_chart(memory: &DeviceMemory) -> (MemoryChart, MemoryUse) {
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let series = &memory.timeline;
+    let mut before = 0;
+    let times = series.time_ns.iter();
+    let chart = MemoryChart {
+        device_type: device_type_name(CUDA),
+        device: memory.device,
+        points: usize::try_from(memory.allocations + memory.frees).unwrap_or(usize::MAX),
+        time_ns: times
+            .map(|time| time - std::mem::replace(&mut before, *time))
+            .collect(),
+        allocated_bytes: series.allocated_bytes.iter().copied().map(signed).collect(),
+        reserved_bytes: series.reserved_bytes.clone(),
+        stacks: memory
+            .stacks
+            .iter()
+            .zip(&series.stack_bytes)
+            .map(|(stack, bytes)| StackCurve {
+                name: stack.text(),
+                peak_bytes: stack.peak_bytes,
+                bytes: bytes.clone(),
+            })
+            .collect(),
+    };
+    let end = chart.allocated_bytes.last().copied().unwrap_or_default();
+    let summary = MemoryUse {
+        device_type: chart.device_type,
+        device: memory.device,
+        allocations: memory.allocations,
+        frees: memory.frees,
+        allocated_sum_bytes: signed(memory.stacks.iter().map(|one| one.allocated_bytes).sum()),
+        start_bytes: chart.allocated_bytes.first().copied().unwrap_or_default(),
+        end_bytes: end,
+        peak_bytes: signed(memory.peak.allocated_bytes),
+        peak_ns: memory.peak.time_ns,
+        peak_reserved_bytes: series
+            .reserved_bytes
+            .iter()
+            .copied()
+            .max()
+            .unwrap_or_default(),
+    };
+    (chart, summary)
+}
+
+/// Number of CUDA among `c10::DeviceType`; snapshots exist of CUDA's allocator only.
+const CUDA: i32 = 1;
 
 /// Creates charts with at most `most` points each. O(n).
 pub fn memory_charts(points: &[MemoryPoint], most: usize) -> Vec<MemoryChart> {

@@ -42,7 +42,7 @@ mod tests;
 pub use call_trees::{RankTrees, TREE_NODES};
 pub use compared::{ComparedRow, ComparedRuns, ComparedTable};
 pub use finding_link::FindingLink;
-pub use memory::{MemoryChart, memory_charts};
+pub use memory::{MemoryChart, StackCurve, memory_charts, snapshot_chart};
 pub use packed_timeline::PackedTimeline;
 pub use rank_stats::RankStats;
 pub use run_timeline::{RankPlace, RunTimeline};

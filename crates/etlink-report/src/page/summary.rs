@@ -1,6 +1,6 @@
 //! Head of the page: one sentence, and tiles of one figure each.
 
-use super::{RankStats, ReportPage, ReportRank};
+use super::{MemoryChart, RankStats, ReportPage, ReportRank};
 use etlink_analyze::{Utilization, UtilizationWindow, counted_steps};
 use etlink_link::LinkReport;
 use etlink_link::ranks::step_definition;
@@ -19,6 +19,9 @@ pub(super) struct SummaryCard {
 /// Returns the summary sentence of the page: what ran, how long a step takes, and the largest
 /// possible gain.
 pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
+    if let Some(sentence) = snapshot_sentence(page) {
+        return sentence;
+    }
     let ranks = match page.ranks {
         [_] => "One rank".to_owned(),
         ranks => format!("{} ranks", ranks.len()),
@@ -29,7 +32,11 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     }
     let largest = page.findings.iter().find(|one| !one.cause.is_empty());
     match (largest, device_use(page)) {
-        (Some(largest), _) => {
+        (Some(largest), total) => {
+            if let Some(total) = total.filter(|total| is_mostly_busy(total)) {
+                let busy = percent_text(total.busy_ns, total.whole_ns());
+                sentence += &format!("; devices are busy {busy} of it");
+            }
             let (share, cause) = (100.0 * largest.gain_share, plain_cause(&largest.cause));
             sentence += &format!("; largest possible gain: {cause}, {share:.0} %");
         }
@@ -45,11 +52,36 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
     sentence + "."
 }
 
+/// Returns true for devices that the host keeps busy: only faster kernels make the run faster.
+fn is_mostly_busy(total: &Utilization) -> bool {
+    total.busy_ns as f64 >= 0.9 * total.whole_ns() as f64
+}
+
+/// Returns the summary sentence of a snapshot of the allocator: the peak, and the stack with most of
+/// it. `None` for other pages.
+fn snapshot_sentence(page: &ReportPage<'_>) -> Option<String> {
+    let [rank] = page.ranks else { return None };
+    let charts = rank.memory_charts.iter();
+    let (stack, bytes) = charts
+        .filter_map(MemoryChart::largest_stack)
+        .max_by_key(|one| one.1)?;
+    let (_, peak) = peak_memory(page)?;
+    let bytes = bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX));
+    Some(format!(
+        "At most {peak} allocated at once, {bytes} of it at {stack}."
+    ))
+}
+
 /// Returns the name of a cause as part of a sentence without markup.
 fn plain_cause(cause: &str) -> String {
+    // A kernel's name without namespaces and template arguments.
+    if let Some(kernel) = cause.strip_suffix("`, if twice as fast") {
+        let name = kernel.trim_start_matches('`').split(['<', '(']).next();
+        let name = name.and_then(|name| name.rsplit("::").next());
+        return format!("twice as fast {}", name.unwrap_or(kernel).trim());
+    }
     let plain = cause.replace('`', "");
-    // A name in code stays as it is.
-    if cause.starts_with('`') || cause.starts_with("Python") {
+    if cause.starts_with("Python") {
         return plain;
     }
     let mut letters = plain.chars();

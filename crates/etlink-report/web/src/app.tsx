@@ -83,7 +83,7 @@ function parts(data: Data, theme: string): Part[] {
       title: "Call tree",
       content: <TreeSection data={data} trees={data.trees} />,
     },
-    {
+    data.timelines.length > 0 && {
       id: "timeline",
       short: "Timeline",
       title: "Timeline",

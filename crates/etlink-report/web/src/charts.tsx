@@ -27,12 +27,18 @@ export function Stacked({
   label,
   whole: head,
   thin = false,
+  idle = [],
+  lengths = true,
 }: {
   bars: Bar[];
   names: string[];
   label: string;
   whole: string;
   thin?: boolean;
+  /** Names of causes of idle time, which the legend says. */
+  idle?: string[];
+  /** False to leave out the lengths of bars. */
+  lengths?: boolean;
 }) {
   const [all, setAll] = useState(false);
   const used = names.filter((name) =>
@@ -42,7 +48,7 @@ export function Stacked({
     <div class={thin ? "stacked thin" : "stacked"} role="group" aria-label={label}>
       {used.length > 0 && (
         <div class="above">
-          <Legend names={used} />
+          <Legend names={used} idle={idle} />
           <span class="head-of-values">{head}</span>
         </div>
       )}
@@ -70,7 +76,7 @@ export function Stacked({
                   </div>
                 ))}
             </div>
-            <span class="value">{time(whole)}</span>
+            {lengths && <span class="value">{time(whole)}</span>}
           </div>
         );
       })}
@@ -87,12 +93,12 @@ function word(name: string): string {
   return name.replaceAll(" ", "-");
 }
 
-export function Legend({ names }: { names: string[] }) {
+export function Legend({ names, idle = [] }: { names: string[]; idle?: string[] }) {
   return (
     <div class="legend">
       {names.map((name) => (
         <span key={name}>
-          <i class={`fill-${word(name)}`} /> {name}
+          <i class={`fill-${word(name)}`} /> {idle.includes(name) ? `idle: ${name}` : name}
         </span>
       ))}
     </div>

@@ -337,6 +337,7 @@ export type MemoryChart = {
   time_ns: number[];
   allocated_bytes: number[];
   reserved_bytes: number[];
+  stacks: StackCurve[];
 };
 
 export type MemoryPoint = {
@@ -665,6 +666,12 @@ export type SmCoverage = {
   by_row: number;
   low_share: number;
   high_share: number;
+};
+
+export type StackCurve = {
+  name: string;
+  peak_bytes: number;
+  bytes: number[];
 };
 
 export type StepTime = {

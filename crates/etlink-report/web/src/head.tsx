@@ -34,7 +34,7 @@ function TimeBars({ data }: { data: Data }) {
     const bars = pathBars(data).slice(0, RANKS);
     return bars.length > 0 ? (
       <div class="times">
-        <Stacked bars={bars} names={PATH_CAUSES} label="Critical path by cause" whole="length" />
+        <Stacked bars={bars} names={PATH_CAUSES} label="Critical path by cause" whole="" />
       </div>
     ) : null;
   }
@@ -47,13 +47,21 @@ function TimeBars({ data }: { data: Data }) {
   const all = timeBar(each.length > 1 ? "all" : "device", total, data.total.idle[0]);
   return (
     <div class="times">
-      <Stacked bars={[all]} names={CAUSES} label="Where device time goes" whole="window" />
+      <Stacked
+        bars={[all]}
+        names={CAUSES}
+        idle={IDLE.map(([name]) => name)}
+        label="Where device time goes"
+        whole=""
+        lengths={false}
+      />
       {each.length > 1 && (
         <Stacked
           bars={each.slice(0, RANKS)}
           names={[]}
           label={`Where the time of ${Math.min(each.length, RANKS)} devices goes`}
           whole=""
+          lengths={false}
           thin
         />
       )}

@@ -13,6 +13,18 @@ import type { Colours } from "./timeline/draw";
 const HEIGHT = 170;
 /** Room for sizes, px. */
 const LEFT = 72;
+/** Colours of allocation stacks, the largest first; those of the style sheet's `fill-stack-`. */
+const STACKS = [
+  "computation",
+  "communication",
+  "memory",
+  "other",
+  "waiting",
+  "path",
+  "box-op",
+  "box-call",
+  "box-waiting",
+];
 /** With so many steps at most each is marked. */
 const STEPS = 60;
 
@@ -38,6 +50,7 @@ export function MemorySection({ data, theme }: { data: Data; theme: string }) {
       {rank.memory_charts.map((chart) => (
         <Chart
           key={`${at} ${chart.device_type} ${chart.device}`}
+          data={data}
           rank={rank}
           chart={chart}
           theme={theme}
@@ -50,7 +63,7 @@ export function MemorySection({ data, theme }: { data: Data; theme: string }) {
 /** The values of a chart from the recording's begin on, and what of it is shown. */
 interface Curve {
   /** Since the recording's begin, ns; the last is its end, with the values before it. */
-  data: [number[], number[], number[]];
+  data: [number[], number[], number[], ...number[][]];
   from: number;
   to: number;
   points: number;
@@ -69,6 +82,7 @@ function curveOf(rank: ReportRank, chart: MemoryChart): Curve {
       [...times, to].map((time) => time - from),
       [...allocated_bytes, allocated_bytes[last]],
       [...reserved_bytes, reserved_bytes[last]],
+      ...stacked(chart).map((sums) => [...sums, sums[last]]),
     ],
     from,
     to,
@@ -76,7 +90,19 @@ function curveOf(rank: ReportRank, chart: MemoryChart): Curve {
   };
 }
 
+/** The sums of the largest stacks and of all larger ones, from the smallest stack on: each area is
+ * drawn over the part of the one before it that belongs to larger stacks. */
+function stacked(chart: MemoryChart): number[][] {
+  const sums: number[][] = [];
+  for (const stack of chart.stacks) {
+    const below = sums.at(-1);
+    sums.push(stack.bytes.map((bytes, at) => bytes + (below?.[at] ?? 0)));
+  }
+  return sums.reverse();
+}
+
 function drawCurve(colour: Colours, curve: Curve, reserves: boolean, steps: number[]): Drawing {
+  const stacks = curve.data.length - 3;
   // uPlot's type says that it may have been left out of the build, which it was not.
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const line = { paths: stepped, points: { show: false } };
@@ -85,8 +111,19 @@ function drawCurve(colour: Colours, curve: Curve, reserves: boolean, steps: numb
   return {
     series: [
       {},
-      { ...line, stroke: colour("computation"), width: 1.5, fill: `${colour("computation")}26` },
-      { ...line, stroke: colour("communication"), width: 1.5, dash: [5, 3], show: reserves },
+      stacks === 0
+        ? { ...line, stroke: colour("computation"), width: 1.5, fill: `${colour("computation")}26` }
+        : { ...line, stroke: colour("idle"), width: 1, fill: colour("idle") },
+      {
+        ...line,
+        stroke: colour(stacks === 0 ? "communication" : "text"),
+        width: 1.5,
+        dash: [5, 3],
+        show: reserves,
+      },
+      ...STACKS.slice(0, stacks)
+        .reverse()
+        .map((name) => ({ ...line, stroke: colour(name), width: 1, fill: colour(name) })),
     ],
     axes: [
       { size: BELOW, values: (_, splits) => splits.map(value), grid: { show: false } },
@@ -126,13 +163,37 @@ function drawSteps(plot: uPlot, steps: number[], stroke: string) {
   ctx.restore();
 }
 
+/** What the areas are, with the bytes at the picked place, or at the peak. */
+function Stacks({ chart, picked }: { chart: MemoryChart; picked: number | null }) {
+  return (
+    <ol class="stacks">
+      {chart.stacks.map((stack, at) => (
+        <li key={stack.name}>
+          <i class={`fill-stack-${at}`} />
+          <b>{bytes(picked === null ? stack.peak_bytes : stack.bytes[picked])}</b>
+          <span>{stack.name}</span>
+        </li>
+      ))}
+      {chart.stacks.length === STACKS.length && (
+        <li>
+          <i class="fill-idle" />
+          <b>rest</b>
+          <span>other stacks</span>
+        </li>
+      )}
+      <li class="whole">Sizes are those at {picked === null ? "the peak" : "the picked time"}.</li>
+    </ol>
+  );
+}
+
 interface ChartProps {
+  data: Data;
   rank: ReportRank;
   chart: MemoryChart;
   theme: string;
 }
 
-function Chart({ rank, chart, theme }: ChartProps) {
+function Chart({ data, rank, chart, theme }: ChartProps) {
   const [picked, pick] = useState<number | null>(null);
   const curve = useMemo(() => curveOf(rank, chart), [rank, chart]);
   const of = rank.memory.find(
@@ -155,7 +216,7 @@ function Chart({ rank, chart, theme }: ChartProps) {
     .join("; ");
   const [times, allocated, reserved] = curve.data;
   const cut =
-    curve.points < chart.points
+    curve.points < chart.points && chart.stacks.length === 0
       ? ` The line has ${count(curve.points)} of ${count(chart.points)} points, with the lowest and highest of each interval. All: \`etlink analyze --csv --table memory_timeline\`.`
       : "";
   return (
@@ -163,7 +224,7 @@ function Chart({ rank, chart, theme }: ChartProps) {
       <h3>
         {name} <small>{about}</small>
       </h3>
-      {of && (
+      {of && data.timelines.length > 0 && (
         <p class="tools">
           <button
             type="button"
@@ -188,17 +249,20 @@ function Chart({ rank, chart, theme }: ChartProps) {
         picked={picked}
       >
         <div class="legend">
-          <span>
-            <i class="fill-allocated" /> allocated
-          </span>
+          {chart.stacks.length === 0 && (
+            <span>
+              <i class="fill-allocated" /> allocated
+            </span>
+          )}
           {reserves && (
             <span>
-              <i class="fill-reserved" /> reserved
+              <i class={chart.stacks.length > 0 ? "line" : "fill-reserved"} /> reserved
             </span>
           )}
           {steps.length > 0 && <span>upright lines: where steps begin</span>}
         </div>
       </Plot>
+      {chart.stacks.length > 0 && <Stacks chart={chart} picked={picked} />}
       <p
         class="note tip"
         role="status"

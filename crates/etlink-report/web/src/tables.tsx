@@ -263,6 +263,7 @@ export function FidelitySection({ data }: { data: Data }) {
     rank: label,
     replay_error: figures.replay_error,
     measured_ns: figures.measured_ns,
+    corrected_ns: figures.corrected_ns ?? null,
     replayed_ns: figures.replayed_ns,
     end_error_p99_ns: figures.end_error?.p99_ns ?? null,
     unexplained_rows: figures.unexplained.device_ops,
@@ -272,6 +273,7 @@ export function FidelitySection({ data }: { data: Data }) {
   })) as Record_[];
   const heads: { [field: string]: string } = {
     measured_ns: "measured",
+    corrected_ns: "without the overhead of recording",
     replayed_ns: "replayed",
     end_error_p99_ns: "end error, 99th percentile",
     unexplained_rows: "rows with unexplained waits",

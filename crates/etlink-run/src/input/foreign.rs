@@ -2,6 +2,7 @@
 //! them.
 
 use super::InputKind;
+use etlink_memory_snapshot::is_memory_snapshot;
 use memchr::memmem;
 
 /// First bytes of files packed in other ways than etlink reads: xz, bzip2, 7z, LZ4.
@@ -28,8 +29,7 @@ pub(super) fn foreign_kind(head: &[u8]) -> Option<InputKind> {
     if text.starts_with(b"<!doctype html") || text.starts_with(b"<html") {
         return Some(InputKind::Html);
     }
-    let is_pickle = head.starts_with(b"\x80");
-    if is_pickle && memmem::find(beginning, b"segments").is_some() {
+    if is_memory_snapshot(head) {
         return Some(InputKind::MemorySnapshot);
     }
     if text.starts_with(b"\"index\",\"kernelname\"") || contains("\"CPU HIP API\"") {
@@ -65,10 +65,7 @@ pub(super) fn remedy(kind: InputKind) -> &'static str {
             "if it was downloaded, the server sent a page instead of the file; if etlink wrote it, \
              give the traces it was made from"
         }
-        InputKind::MemorySnapshot => {
-            "etlink reads memory from traces recorded with `profile_memory=True`; \
-             https://pytorch.org/memory_viz shows snapshots"
-        }
+        InputKind::MemorySnapshot => "give it to `etlink analyze` or `etlink report`",
         InputKind::DevTools => "give a trace of PyTorch's profiler",
         InputKind::Rocprof => {
             "record with rocprofv3 (`rocprofv3 --sys-trace --output-format json`) or with PyTorch's \

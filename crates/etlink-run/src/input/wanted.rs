@@ -22,6 +22,10 @@ pub enum WantedTrace {
 impl WantedTrace {
     /// Creates the error of a file of another kind.
     pub fn refuse(self, name: &str, kind: InputKind) -> RunError {
+        if kind == InputKind::MemorySnapshot {
+            let name = name.to_owned();
+            return RunError::MemorySnapshot { name };
+        }
         let is = kind.describe();
         let problem = if kind.is_foreign() {
             format!("{name} is {is}")

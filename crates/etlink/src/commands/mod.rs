@@ -224,3 +224,11 @@ fn note_idle_measurements(runs: &RunSet) {
         }
     }
 }
+
+/// Returns true if a trace turned out to be a snapshot of PyTorch's allocator.
+fn is_memory_snapshot(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(RunError::MemorySnapshot { name }) if name != "standard input"
+    )
+}

@@ -1,5 +1,6 @@
 //! The JSON schemas of all reports.
 
+use super::analyze::snapshot::SnapshotReport;
 use super::analyze::{Analyzed, AnalyzedRun, AsHta, OF_ALL_RANKS};
 use super::check::Checked;
 use super::diff::DiffReport;
@@ -62,6 +63,7 @@ pub fn json_schemas() -> Vec<NamedSchema> {
         report_schema::<FileReports<FileFacts>>(),
         report_schema::<JobReport>(),
         manifest_schema(),
+        report_schema::<FileReports<SnapshotReport>>(),
         report_schema::<MergeReport>(),
         report_schema::<RunReports<AnalyzedRun<RankOps>>>(),
         report_schema::<RunReports<RanksReport>>(),

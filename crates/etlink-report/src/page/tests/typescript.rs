@@ -9,6 +9,7 @@ use super::type_recorder::TypeRecorder;
 use super::*;
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
 use etlink_link::{MatchRule, NoLaunch};
+use etlink_memory_snapshot::{DeviceMemory, MemorySeries, StackMemory};
 use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_testing::ParamComms;
 
@@ -159,6 +160,15 @@ fn page_types() -> String {
     let of_run = RunTimeline::new(&summaries, &join, &clocks, Some("ProfilerStep#1"));
     types.record(&of_run.timeline(100));
     types.record(&drawn(&traces[0], (0, 1_000_000_000), 100));
+    let held = DeviceMemory {
+        stacks: vec![StackMemory::default()],
+        timeline: MemorySeries {
+            stack_bytes: vec![vec![1]],
+            ..MemorySeries::default()
+        },
+        ..DeviceMemory::default()
+    };
+    types.record(&snapshot_chart(&held).0);
     record_rare_values(&types, &ranks[0]);
     types.declarations()
 }

@@ -15,12 +15,13 @@ pub(super) mod repro;
 mod requests;
 mod results;
 mod show;
+pub(super) mod snapshot;
 
 pub use document::{AnalyzeDocument, AnalyzeQuery};
 pub use hta::{HtaDocument, HtaQuery};
 pub use ops::OpsDocument;
 
-use super::{print_report, print_text};
+use super::{is_memory_snapshot, print_report, print_text};
 use crate::Outcome;
 use crate::args::{AnalyzeArgs, Compat};
 use crate::envelope::{JsonReport, RunReports};
@@ -77,12 +78,19 @@ impl JsonReport for RunReports<Analyzed> {
 pub(super) const OF_ALL_RANKS: [&str; 3] = ["metrics", "stragglers", "requests"];
 
 pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
-    let tables = check_args(&args)?;
+    match run_traces(&args) {
+        Err(error) if is_memory_snapshot(&error) => snapshot::run(&args),
+        result => result,
+    }
+}
+
+fn run_traces(args: &AnalyzeArgs) -> Result<Outcome> {
+    let tables = check_args(args)?;
     if args.prepare.shard.is_some() && (!args.compat.is_empty() || args.parquet.is_some()) {
         bail!("--prepare does not work with --compat or --parquet");
     }
     if !args.compat.is_empty() {
-        return as_hta(&args, &tables);
+        return as_hta(args, &tables);
     }
     let rules = read_rules(args.trace.rules.as_deref())?;
     let options = Options {
@@ -90,10 +98,10 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         memory_timeline: args.table.as_deref() == Some("memory_timeline"),
     };
     // before the traces are read, so that existing files are refused early
-    let files = TableFiles::new(&args)?;
+    let files = TableFiles::new(args)?;
     let card = CardTarget::new(args.workload_card.as_ref(), args.overwrite.overwrite)?;
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
-    let config = AnalyzeConfig::from_args(&args)?;
+    let config = AnalyzeConfig::from_args(args)?;
     let told = analyze_runs(config, (&rules, &options), files.as_ref())?;
     // before printing: the reader of the output may go away early
     let replaced = files.map_or(Ok(()), |files| files.replace_tables(&told));
@@ -111,7 +119,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
     if let Some(card) = card {
         write_card(&card, &analyzed)?;
     }
-    let outcome = exit_outcome(&args, analyzed.iter().map(|one| &one.told));
+    let outcome = exit_outcome(args, analyzed.iter().map(|one| &one.told));
     let report = RunReports { runs: analyzed };
     if let Some(workbook) = workbook {
         workbook.write(&report)?;
@@ -129,7 +137,7 @@ pub fn run(args: AnalyzeArgs) -> Result<Outcome> {
         print_report(
             &analyzed
                 .iter()
-                .map(|one| show::run_text(one, &args))
+                .map(|one| show::run_text(one, args))
                 .collect::<String>(),
         )?;
     }

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use config::ReplayConfig;
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
-use etlink_link::{LinkReport, LinkedTrace, RecordingOverhead};
+use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs, counted_text};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
@@ -76,21 +76,6 @@ pub(super) struct Replayed {
     /// The trace for Perfetto.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
-}
-
-impl Replayed {
-    /// Sets the recorded time of ranks whose overhead of recording was removed.
-    fn name_recorded<'o>(
-        &mut self,
-        ranks: impl IntoIterator<Item = Option<&'o RecordingOverhead>>,
-    ) {
-        let removed = ranks.into_iter().flatten().filter(|rank| rank.is_removed);
-        if let Some(recorded) = removed.map(|rank| rank.recorded_ns).max()
-            && let Some(figures) = &mut self.figures
-        {
-            figures.corrected_ns = figures.measured_ns.replace(recorded);
-        }
-    }
 }
 
 impl JsonReport for RunReports<Replayed> {
@@ -257,7 +242,8 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let mut config = config;
             config.settings.overhead_doubt = etlink_replay::overhead_doubt(trace, &graph);
             let (mut replayed, runs) = replay_graph(&config, input, notes, &graph, (trace, &steps));
-            replayed.name_recorded([trace.report.overhead.as_ref()]);
+            let overhead = trace.report.overhead.as_ref();
+            replayed.figures = replayed.figures.map(|of| of.name_recorded(overhead));
             let partners = CROSS_STEP_PARTNERS;
             replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
             replayed.dropped_waits = Some(dropped_waits(&trace.report));

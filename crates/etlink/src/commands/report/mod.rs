@@ -7,9 +7,10 @@ mod compared;
 mod folder;
 mod ran;
 mod simulated;
+mod snapshot;
 mod steps;
 
-use super::{note_idle_measurements, print_report, print_text};
+use super::{is_memory_snapshot, note_idle_measurements, print_report, print_text};
 use crate::Outcome;
 use crate::args::ReportArgs;
 use crate::envelope::{JsonReport, json_text};
@@ -168,7 +169,10 @@ pub fn run(mut args: ReportArgs) -> Result<Outcome> {
         None => None,
     };
     let options = config.options.clone();
-    let content = page_content(config, &rules);
+    let content = match page_content(config, &rules) {
+        Err(error) if is_memory_snapshot(&error) => snapshot::snapshot_content(&args, &progress),
+        content => content,
+    };
     progress.finish();
     let mut content = content?;
     let target = target.ok_or_else(no_target)?;

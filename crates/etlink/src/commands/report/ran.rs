@@ -223,8 +223,10 @@ impl Ran {
             } else {
                 None
             },
-            figures: is_graph
-                .then(|| etlink_replay::replay_figures(&self.graph, labels, &self.run)),
+            figures: is_graph.then(|| {
+                let figures = etlink_replay::replay_figures(&self.graph, labels, &self.run);
+                figures.name_recorded(trace.and_then(|trace| trace.report.overhead.as_ref()))
+            }),
             critical_path: is_graph.then(|| {
                 let path = path();
                 // The path can have as many steps as there are nodes.

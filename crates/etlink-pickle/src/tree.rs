@@ -1,22 +1,23 @@
 //! Stores each value of a document once, in a list: neither reading nor dropping recurses.
 
-use crate::{MAX_DUMP_VALUES, too_large};
 use etlink_json::unescape;
-use etlink_model::Failure;
 use std::borrow::Cow;
 use std::cell::Cell;
 
 /// A value, by its index in the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ValueIdx(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ValueIdx(u32);
 
-/// A value of a dump.
+/// A value of a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum DumpValue<'a> {
+pub enum PickleValue<'a> {
     /// `None` or `null`.
     Nothing,
+    /// `True` or `False`.
     Bool(bool),
+    /// An integer of at most 64 bits.
     Int(i64),
+    /// A floating-point number.
     Float(f64),
     /// Raw bytes of a string.
     Text(&'a [u8]),
@@ -30,19 +31,19 @@ pub(crate) enum DumpValue<'a> {
 
 /// A document that borrows its strings for `'a`.
 #[derive(Debug)]
-pub(crate) struct ValueTree<'a> {
-    values: Vec<DumpValue<'a>>,
+pub struct ValueTree<'a> {
+    values: Vec<PickleValue<'a>>,
     /// Top-level value; `None` for an empty document.
-    pub(crate) root: Option<ValueIdx>,
+    pub root: Option<ValueIdx>,
     /// True if the text ended before the document did; lists keep the items before the end.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
     /// Number of values that may still be visited.
     steps: Cell<u64>,
 }
 
 impl<'a> ValueTree<'a> {
     /// Creates an empty tree for a document of `bytes` bytes.
-    pub(crate) fn new(bytes: usize) -> ValueTree<'a> {
+    pub fn new(bytes: usize) -> ValueTree<'a> {
         ValueTree {
             values: vec![],
             root: None,
@@ -55,36 +56,36 @@ impl<'a> ValueTree<'a> {
     }
 
     /// Adds a value. A document has fewer values than bytes, and fewer bytes than `u32` can count.
-    pub(crate) fn add(&mut self, value: DumpValue<'a>) -> ValueIdx {
+    pub fn add(&mut self, value: PickleValue<'a>) -> ValueIdx {
         let place = ValueIdx(u32::try_from(self.values.len()).unwrap_or(u32::MAX));
         self.values.push(value);
         place
     }
 
-    /// Rejects a document with more values than a dump, counting `more` further references to
-    /// values.
-    pub(crate) fn check_size(&self, more: usize) -> Result<(), Failure> {
-        let count = (self.values.len() as u64).saturating_add(more as u64);
-        if count > MAX_DUMP_VALUES {
-            return Err(too_large(&format!(
-                "has more than {MAX_DUMP_VALUES} values"
-            )));
-        }
-        Ok(())
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.values.len()
     }
 
-    pub(crate) fn get(&self, place: ValueIdx) -> &DumpValue<'a> {
+    /// Returns true for a document without values.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Returns a value; `Nothing` if it is not in the document.
+    pub fn get(&self, place: ValueIdx) -> &PickleValue<'a> {
         self.values
             .get(place.0 as usize)
-            .unwrap_or(&DumpValue::Nothing)
+            .unwrap_or(&PickleValue::Nothing)
     }
 
-    pub(crate) fn get_mut(&mut self, place: ValueIdx) -> Option<&mut DumpValue<'a>> {
+    /// Returns a value to change.
+    pub fn get_mut(&mut self, place: ValueIdx) -> Option<&mut PickleValue<'a>> {
         self.values.get_mut(place.0 as usize)
     }
 
     /// Returns true if more values were visited than any dump of PyTorch needs.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.steps.get() == 0
     }
 
@@ -95,17 +96,17 @@ impl<'a> ValueTree<'a> {
     }
 
     /// Returns the items of a list; none for any other value.
-    pub(crate) fn items(&self, list: ValueIdx) -> &[ValueIdx] {
+    pub fn items(&self, list: ValueIdx) -> &[ValueIdx] {
         match self.get(list) {
-            DumpValue::List(items) if self.spend(items.len() + 1) => items,
+            PickleValue::List(items) if self.spend(items.len() + 1) => items,
             _ => &[],
         }
     }
 
     /// Iterates over the keys and values of a dict; empty for any other value.
-    pub(crate) fn pairs(&self, dict: ValueIdx) -> impl Iterator<Item = (Cow<'a, str>, ValueIdx)> {
+    pub fn pairs(&self, dict: ValueIdx) -> impl Iterator<Item = (Cow<'a, str>, ValueIdx)> {
         let pairs = match self.get(dict) {
-            DumpValue::Dict(pairs) if self.spend(pairs.len() + 1) => &pairs[..],
+            PickleValue::Dict(pairs) if self.spend(pairs.len() + 1) => &pairs[..],
             _ => &[],
         };
         pairs
@@ -116,36 +117,36 @@ impl<'a> ValueTree<'a> {
     }
 
     /// Returns a string, or a number as text; empty for other values.
-    pub(crate) fn text(&self, place: ValueIdx) -> Cow<'a, str> {
+    pub fn text(&self, place: ValueIdx) -> Cow<'a, str> {
         match self.get(place) {
-            DumpValue::Text(raw) => String::from_utf8_lossy(raw),
-            DumpValue::EscapedText(raw) => unescape(raw),
-            DumpValue::Int(number) => Cow::Owned(number.to_string()),
+            PickleValue::Text(raw) => String::from_utf8_lossy(raw),
+            PickleValue::EscapedText(raw) => unescape(raw),
+            PickleValue::Int(number) => Cow::Owned(number.to_string()),
             _ => Cow::Borrowed(""),
         }
     }
 
     /// Returns an integer, also from a string.
-    pub(crate) fn int(&self, place: ValueIdx) -> Option<i64> {
+    pub fn int(&self, place: ValueIdx) -> Option<i64> {
         match self.get(place) {
-            DumpValue::Int(number) => Some(*number),
-            DumpValue::Text(raw) | DumpValue::EscapedText(raw) => etlink_json::parse_int(raw),
+            PickleValue::Int(number) => Some(*number),
+            PickleValue::Text(raw) | PickleValue::EscapedText(raw) => etlink_json::parse_int(raw),
             _ => None,
         }
     }
 
     /// Returns a number.
-    pub(crate) fn number(&self, place: ValueIdx) -> Option<f64> {
+    pub fn number(&self, place: ValueIdx) -> Option<f64> {
         match self.get(place) {
-            DumpValue::Float(number) => Some(*number),
+            PickleValue::Float(number) => Some(*number),
             _ => self.int(place).map(|number| number as f64),
         }
     }
 
     /// Returns a boolean.
-    pub(crate) fn boolean(&self, place: ValueIdx) -> Option<bool> {
+    pub fn boolean(&self, place: ValueIdx) -> Option<bool> {
         match self.get(place) {
-            DumpValue::Bool(value) => Some(*value),
+            PickleValue::Bool(value) => Some(*value),
             _ => None,
         }
     }

@@ -1,16 +1,15 @@
-//! Reads a pickled dump (`_dump_fr_trace`) without running it.
+//! Reads a pickle without running it.
 //!
 //! A pickle is a program: `REDUCE` and related instructions call anything that `GLOBAL` names. This
 //! machine executes only the instructions that make plain values (`Lib/pickletools.py` of CPython,
-//! protocols 0 to 5), and rejects the others with the name of the callable. PyTorch writes dumps
-//! with `torch/csrc/jit/serialization/pickler.cpp` without type tags (`pickle_str` of
-//! `TraceUtils.h`), which needs no others.
+//! protocols 0 to 5), and rejects the others with the name of the callable.
+//! Dumps of PyTorch's flight recorder and snapshots of its allocator need no others.
 //!
 //! Each instruction makes at most one value, and strings are borrowed: memory is proportional to
 //! the bytes present, whatever lengths they claim.
 
-use crate::no_dump;
-use crate::tree::{DumpValue, ValueIdx, ValueTree};
+use crate::PickleLimits;
+use crate::tree::{PickleValue, ValueIdx, ValueTree};
 use etlink_model::Failure;
 use rustc_hash::FxHashMap;
 
@@ -23,7 +22,10 @@ enum StackItem {
 }
 
 /// Reads a pickle. A truncated one keeps everything before its end. O(bytes).
-pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Failure> {
+///
+/// # Errors
+/// The pickle would call code, is invalid, or has more values than `limits` allow.
+pub fn read_pickle<'a>(bytes: &'a [u8], limits: &PickleLimits) -> Result<ValueTree<'a>, Failure> {
     let mut machine = PickleMachine {
         bytes,
         at: 0,
@@ -31,9 +33,10 @@ pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Failure> {
         stack: vec![],
         memo: FxHashMap::default(),
         named: 0,
+        limits,
     };
     loop {
-        machine.tree.check_size(machine.named)?;
+        limits.check_values(&machine.tree, machine.named)?;
         let at = machine.at;
         let Some(code) = machine.byte() else {
             machine.close_all();
@@ -55,7 +58,7 @@ pub(crate) fn read_pickle(bytes: &[u8]) -> Result<ValueTree<'_>, Failure> {
     Ok(machine.tree)
 }
 
-struct PickleMachine<'a> {
+struct PickleMachine<'a, 'l> {
     bytes: &'a [u8],
     at: usize,
     tree: ValueTree<'a>,
@@ -64,9 +67,10 @@ struct PickleMachine<'a> {
     memo: FxHashMap<u64, ValueIdx>,
     /// Marks and repeated values on the stack, which take memory like values.
     named: usize,
+    limits: &'l PickleLimits,
 }
 
-impl<'a> PickleMachine<'a> {
+impl<'a> PickleMachine<'a, '_> {
     /// Runs the instruction at `at`; `None` if its argument is truncated.
     fn run(&mut self, code: u8, at: usize) -> Result<Option<()>, Failure> {
         let done = match code {
@@ -92,23 +96,23 @@ impl<'a> PickleMachine<'a> {
                 self.stack.extend(top);
                 Some(())
             }
-            b'N' => self.push(DumpValue::Nothing),
-            0x88 => self.push(DumpValue::Bool(true)),
-            0x89 => self.push(DumpValue::Bool(false)),
+            b'N' => self.push(PickleValue::Nothing),
+            0x88 => self.push(PickleValue::Bool(true)),
+            0x89 => self.push(PickleValue::Bool(false)),
             b'I' | b'L' | b'F' | b'S' | b'V' | b'p' | b'g' => self.text_argument(code),
             b'J' | b'K' | b'M' | 0x8a | 0x8b | b'G' => self.binary_number(code),
             b'T' | b'X' | b'B' | b'U' | b'C' | 0x8c | 0x8d | 0x8e | 0x96 => {
                 self.binary_string(code)
             }
-            b']' | b')' | 0x8f => self.push(DumpValue::List(vec![])),
-            b'}' => self.push(DumpValue::Dict(vec![])),
+            b']' | b')' | 0x8f => self.push(PickleValue::List(vec![])),
+            b'}' => self.push(PickleValue::Dict(vec![])),
             b'l' | b't' | 0x91 => {
                 let items = self.items_from_mark();
-                self.push(DumpValue::List(items))
+                self.push(PickleValue::List(items))
             }
             b'd' => {
                 let pairs = self.items_from_mark();
-                self.push(DumpValue::Dict(pairs))
+                self.push(PickleValue::Dict(pairs))
             }
             0x85..=0x87 => self.tuple(usize::from(code - 0x84)),
             b'a' => self.append(1),
@@ -150,35 +154,35 @@ impl<'a> PickleMachine<'a> {
                 self.remember(place);
                 Some(())
             }
-            b'I' if line == b"01" => self.push(DumpValue::Bool(true)),
-            b'I' if line == b"00" => self.push(DumpValue::Bool(false)),
+            b'I' if line == b"01" => self.push(PickleValue::Bool(true)),
+            b'I' if line == b"00" => self.push(PickleValue::Bool(false)),
             b'F' => {
                 let number = std::str::from_utf8(line)
                     .ok()
                     .and_then(|text| text.parse().ok());
-                self.push(number.map_or(DumpValue::Nothing, DumpValue::Float))
+                self.push(number.map_or(PickleValue::Nothing, PickleValue::Float))
             }
-            b'I' | b'L' => self.push(number().map_or(DumpValue::Nothing, DumpValue::Int)),
-            // the quotes of `STRING` are Python's: dumps have escapes only in file names
+            b'I' | b'L' => self.push(number().map_or(PickleValue::Nothing, PickleValue::Int)),
+            // the quotes of `STRING` are Python's: PyTorch writes escapes only in file names
             b'S' => {
                 let inner = line.get(1..line.len().saturating_sub(1));
-                self.push(DumpValue::Text(inner.unwrap_or_default()))
+                self.push(PickleValue::Text(inner.unwrap_or_default()))
             }
-            _ => self.push(DumpValue::Text(line)),
+            _ => self.push(PickleValue::Text(line)),
         }
     }
 
     fn binary_number(&mut self, code: u8) -> Option<()> {
         let value = match code {
-            b'K' => DumpValue::Int(i64::from(self.byte()?)),
-            b'M' => DumpValue::Int(number_of(self.take(2)?) as i64),
+            b'K' => PickleValue::Int(i64::from(self.byte()?)),
+            b'M' => PickleValue::Int(number_of(self.take(2)?) as i64),
             b'J' => {
                 let bytes: [u8; 4] = self.take(4)?.try_into().ok()?;
-                DumpValue::Int(i64::from(i32::from_le_bytes(bytes)))
+                PickleValue::Int(i64::from(i32::from_le_bytes(bytes)))
             }
             b'G' => {
                 let bytes: [u8; 8] = self.take(8)?.try_into().ok()?;
-                DumpValue::Float(f64::from_be_bytes(bytes))
+                PickleValue::Float(f64::from_be_bytes(bytes))
             }
             _ => {
                 let size = if code == 0x8a { 1 } else { 4 };
@@ -196,10 +200,10 @@ impl<'a> PickleMachine<'a> {
             _ => 8,
         };
         let text = self.counted_bytes(size)?;
-        self.push(DumpValue::Text(text))
+        self.push(PickleValue::Text(text))
     }
 
-    fn push(&mut self, value: DumpValue<'a>) -> Option<()> {
+    fn push(&mut self, value: PickleValue<'a>) -> Option<()> {
         let place = self.tree.add(value);
         self.stack.push(StackItem::Value(place));
         Some(())
@@ -235,7 +239,7 @@ impl<'a> PickleMachine<'a> {
             items.extend(self.pop_value());
         }
         items.reverse();
-        self.push(DumpValue::List(items))
+        self.push(PickleValue::List(items))
     }
 
     /// Moves the last `count` values into the list or dict below them.
@@ -253,7 +257,7 @@ impl<'a> PickleMachine<'a> {
         let Some(StackItem::Value(top)) = self.stack.last().copied() else {
             return;
         };
-        if let Some(DumpValue::List(all) | DumpValue::Dict(all)) = self.tree.get_mut(top) {
+        if let Some(PickleValue::List(all) | PickleValue::Dict(all)) = self.tree.get_mut(top) {
             all.append(&mut items);
         }
     }
@@ -274,7 +278,7 @@ impl<'a> PickleMachine<'a> {
                 Some(())
             }
             // in a damaged file the value is unknown, but its place must remain
-            None => self.push(DumpValue::Nothing),
+            None => self.push(PickleValue::Nothing),
         }
     }
 
@@ -320,19 +324,19 @@ impl<'a> PickleMachine<'a> {
             0x82..=0x84 => "a registered extension".to_owned(),
             b'P' | b'Q' => "a loader of persistent ids".to_owned(),
             _ => {
-                return no_dump(format!(
+                return self.limits.wrong_file(format!(
                     "byte {at} ({code:#04x}) is not a pickle instruction"
                 ));
             }
         };
         Failure::new(format!(
-            "loading the file would call {} (byte {at}), which a PyTorch dump never does",
+            "loading the file would call {} (byte {at}), which PyTorch's own files never do",
             shown_name(&callable)
         ))
-        .advise(
-            "do not load it with Python, and check its origin. Give a dump of PyTorch's flight \
-             recorder",
-        )
+        .advise(format!(
+            "do not load it with Python, and check its origin. Give {}",
+            self.limits.wanted
+        ))
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -374,13 +378,13 @@ fn number_of(bytes: &[u8]) -> u64 {
 }
 
 /// Decodes `LONG1` and `LONG4`: two's complement, little-endian. Numbers beyond 64 bits do not
-/// occur in dumps.
-fn long_value(bytes: &[u8]) -> DumpValue<'static> {
+/// occur in PyTorch's files.
+fn long_value(bytes: &[u8]) -> PickleValue<'static> {
     let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
     let filler = if is_negative { 0xff } else { 0 };
     let mut all = [filler; 8];
     if bytes.iter().skip(8).any(|byte| *byte != filler) {
-        return DumpValue::Nothing;
+        return PickleValue::Nothing;
     }
     for (to, from) in all.iter_mut().zip(bytes) {
         *to = *from;
@@ -388,9 +392,9 @@ fn long_value(bytes: &[u8]) -> DumpValue<'static> {
     let number = i64::from_le_bytes(all);
     // a ninth byte of zero means that the eighth has no sign
     if (number < 0) != is_negative {
-        return DumpValue::Nothing;
+        return PickleValue::Nothing;
     }
-    DumpValue::Int(number)
+    PickleValue::Int(number)
 }
 
 /// Shortens a name for a message: a file can make it as long as itself, with control characters
@@ -411,9 +415,14 @@ fn shown_name(name: &str) -> String {
     shown
 }
 
+/// Returns true if the head is a pickle of protocol 2 or later.
+pub fn is_pickle(head: &[u8]) -> bool {
+    matches!(head, [0x80, 2..=5, ..])
+}
+
 /// Returns the first key of the dict at the start of a pickle, as PyTorch and Python write it:
 /// protocol, frame, `}`, memoization, mark, string.
-pub(crate) fn first_key(head: &[u8]) -> Option<&[u8]> {
+pub fn first_key(head: &[u8]) -> Option<&[u8]> {
     let rest = head.get(2..)?;
     let rest = match rest {
         [0x95, ..] => rest.get(9..)?,
