@@ -272,16 +272,53 @@ def test_frames_are_the_callers(analyzer: TraceAnalysis) -> None:
     assert list(analyzer.get_temporal_breakdown(**QUIET)["rank"]) == [0, 1]
 
 
+def test_the_critical_path_of_a_step(analyzer: TraceAnalysis, tmp_path: Path) -> None:
+    graph, is_found = analyzer.critical_path_analysis(0, "ProfilerStep", 1)
+    assert is_found and graph.critical_path()
+    breakdown = graph.get_critical_path_breakdown()
+    assert set(breakdown.columns) >= {"s_name", "duration", "type", "cat", "stream", "bound_by"}
+    # the second step begins at 1,100
+    assert 0 < breakdown["duration"].sum() <= 1_000
+    summary = graph.summary()
+    assert summary.sum() == pytest.approx(100)
+    assert set(summary.index) <= {
+        "",
+        "cpu_bound",
+        "gpu_compute_bound",
+        "gpu_communication_bound",
+        "gpu_kernel_kernel_overhead",
+        "gpu_kernel_launch_overhead",
+    }
+    file = analyzer.overlay_critical_path_analysis(0, graph, str(tmp_path))
+    events = json.loads(Path(file).read_text())["traceEvents"]
+    assert len([event for event in events if event["ph"] == "X"]) == len(graph.nodes)
+    whole = analyzer.overlay_critical_path_analysis(0, graph, str(tmp_path), False)
+    assert len(json.loads(Path(whole).read_text())["traceEvents"]) > len(events)
+    with pytest.raises(etlink.Error, match="instance"):
+        analyzer.critical_path_analysis(0, "no such annotation", 0)
+    with pytest.raises(ValueError, match="rank 7"):
+        analyzer.critical_path_analysis(7, "ProfilerStep", 0)
+
+
+def test_sequences_and_annotations_of_kernels(analyzer: TraceAnalysis, tmp_path: Path) -> None:
+    frame = analyzer.get_frequent_cuda_kernel_sequences("aten::mm", str(tmp_path), min_pattern_len=1)
+    assert list(frame.columns) == [
+        "pattern",
+        "count",
+        "GPU kernel duration (us)",
+        "CPU op duration (us)",
+    ]
+    assert frame["pattern"][0] == "aten::mm|gemm"
+    none = analyzer.get_frequent_cuda_kernel_sequences("aten::mm", str(tmp_path), min_pattern_len=9)
+    assert none.empty
+    kernels = analyzer.get_gpu_kernels_with_user_annotations(0)
+    assert kernels is not None
+    assert kernels["s_user_annotation"].notna().any()
+
+
 def test_what_is_htas_own_says_what_to_use(analyzer: TraceAnalysis, tmp_path: Path) -> None:
-    with pytest.raises(etlink.Error, match="critical_path_analysis is HTA's own") as raised:
-        analyzer.critical_path_analysis(0, "ProfilerStep", 0)
-    assert raised.value.remedy is not None
-    assert "etlink.open(trace).critical_path()" in raised.value.remedy
-    with pytest.raises(etlink.Error, match="sequences_of"):
-        analyzer.get_frequent_cuda_kernel_sequences("aten::mm", str(tmp_path))
     for own in [
         lambda: analyzer.t,
-        lambda: analyzer.get_gpu_kernels_with_user_annotations(0),
         lambda: analyzer.get_aten_op_kernels_and_delay(),
         lambda: analyzer.overlay_critical_path_analysis(0, None, str(tmp_path)),
     ]:

@@ -8,6 +8,7 @@ import operator
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +326,11 @@ def test_a_table_is_used_as_a_frame() -> None:
         table[0]  # type: ignore[index]
     first, second = iter(table), iter(table)
     assert next(first) == next(second) == rows[0]
+
+
+def test_threads_share_an_iterator() -> None:
+    table = etlink.open(PAIRS / RUNS[0]).table("events")
+    rows = iter(table)
+    with ThreadPoolExecutor(4) as threads:
+        taken = list(threads.map(lambda _: list(rows), range(4)))
+    assert sum(map(len, taken)) == len(table)

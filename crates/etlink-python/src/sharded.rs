@@ -11,7 +11,7 @@ use etlink::documents::{
 use etlink_run::graphs::is_graph_name;
 use etlink_run::shard::Shard;
 use etlink_run::storage::{self, path_without_secrets};
-use etlink_run::{Run, RunError, RunOptions, RunSource};
+use etlink_run::{Overhead, Run, RunError, RunOptions, RunSource};
 use etlink_torch::RankSelection;
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -46,6 +46,7 @@ impl ShardedRun {
         memory: Option<u64>,
         threads: usize,
         strict: bool,
+        overhead: Option<String>,
         sequences_of: Option<String>,
         memory_timeline: bool,
         scale: Vec<String>,
@@ -56,6 +57,10 @@ impl ShardedRun {
         let ranks = ranks.transpose();
         let ranks =
             ranks.map_err(|error| advised_exception(py, &error.to_string(), "give others"))?;
+        let overhead = overhead.map(|overhead| overhead.parse::<Overhead>());
+        let overhead = overhead.transpose();
+        let overhead = overhead
+            .map_err(|error| advised_exception(py, &error.to_string(), "give another overhead"))?;
         Ok(ShardedRun {
             source: path_without_secrets(source),
             options: RunOptions {
@@ -63,6 +68,7 @@ impl ShardedRun {
                 threads,
                 strict,
                 ranks,
+                overhead,
                 cache: Some(result_cache(cache)),
                 ..RunOptions::default()
             },

@@ -12,6 +12,7 @@ use etlink::documents::TraceDocument;
 use etlink_tables::TraceTable;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -118,11 +119,11 @@ impl Table {
     /// Iterates over the rows, as dictionaries.
     fn __iter__(&self, py: Python<'_>) -> PyResult<Rows> {
         let reader = self.reader().map_err(|error| to_exception(py, &error))?;
-        Ok(Rows {
-            reader: Mutex::new(reader),
+        Ok(Rows(Mutex::new(RowReader {
+            reader,
             batch: None,
             next: 0,
-        })
+        })))
     }
 
     /// Returns the values of a column.
@@ -172,7 +173,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyList>> {
         let lines = PyList::empty(py);
         // batch by batch, so that a few rows of a million are cheap
-        let mut rows = self.__iter__(py)?;
+        let rows = self.__iter__(py)?;
         for _ in 0..limit.unwrap_or(usize::MAX) {
             let Some(line) = rows.__next__(py)? else {
                 break;
@@ -183,11 +184,12 @@ impl Table {
     }
 }
 
-/// Rows of a table that are still to come.
-#[pyclass(module = "etlink._etlink")]
-pub(crate) struct Rows {
-    /// A lock only because Python's classes are shared between threads.
-    reader: Mutex<Box<dyn RecordBatchReader + Send>>,
+/// Rows of a table that are still to come. Threads may share them: each row goes to one of them.
+#[pyclass(frozen, module = "etlink._etlink")]
+pub(crate) struct Rows(Mutex<RowReader>);
+
+struct RowReader {
+    reader: Box<dyn RecordBatchReader + Send>,
     /// Batch of the next row; `None` before the first.
     batch: Option<RecordBatch>,
     /// Index of the next row in its batch.
@@ -200,26 +202,26 @@ impl Rows {
         this
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        // waits without Python's lock, which the thread that reads needs
+        let rows = self.0.lock_py_attached(py);
+        let mut rows = rows.unwrap_or_else(PoisonError::into_inner);
+        let rows = &mut *rows;
         loop {
-            if let Some(batch) = &self.batch
-                && self.next < batch.num_rows()
+            if let Some(batch) = &rows.batch
+                && rows.next < batch.num_rows()
             {
-                self.next += 1;
-                return row_values(py, batch, self.next - 1).map(Some);
+                rows.next += 1;
+                return row_values(py, batch, rows.next - 1).map(Some);
             }
             // a million rows take seconds
             py.check_signals()?;
             // only making objects of a batch needs Python's lock
-            let reader = self
-                .reader
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner);
-            let Some(batch) = py.detach(|| reader.next()) else {
+            let Some(batch) = py.detach(|| rows.reader.next()) else {
                 return Ok(None);
             };
-            self.batch = Some(batch.map_err(|error| to_exception(py, &error.into()))?);
-            self.next = 0;
+            rows.batch = Some(batch.map_err(|error| to_exception(py, &error.into()))?);
+            rows.next = 0;
         }
     }
 }

@@ -34,8 +34,11 @@ const ENDINGS: [(&str, Packing); 6] = [
     (".tzst", Packing::TarZstd),
 ];
 
-/// Archives that this process has unpacked, by path.
-static UNPACKED: Mutex<BTreeMap<PathBuf, Arc<Archive>>> = Mutex::new(BTreeMap::new());
+/// Archives that this process has unpacked, the oldest first. Each takes space on a disk.
+static UNPACKED: Mutex<Vec<(PathBuf, Arc<Archive>)>> = Mutex::new(vec![]);
+
+/// Number of kept archives that nothing reads: two runs can be compared.
+const KEPT: usize = 2;
 
 /// Unpacked bytes up to which no archive is refused. A small one that unpacks to more is damaged, or
 /// made to fill disks.
@@ -101,6 +104,12 @@ pub(crate) fn stored_path(path: &Path) -> PathBuf {
     trimmed(archive.unwrap_or(path))
 }
 
+/// Returns true if a path has the name of an archive.
+pub(crate) fn is_archive_name(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| packing_of(name).is_some())
+}
+
 /// Returns true for an archive, also one that cannot be unpacked.
 pub(crate) fn is_archive(path: &Path) -> bool {
     archive_at(path).is_some()
@@ -127,11 +136,11 @@ pub(super) fn find(path: &Path) -> io::Result<Option<ArchivePath>> {
 
 fn unpacked(path: &Path, state: FileData, packing: Packing) -> io::Result<Arc<Archive>> {
     let mut all = UNPACKED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(archive) = all.get(path)
-        && archive.state == state
-    {
+    let known = all.iter().find(|(known, _)| known == path);
+    if let Some((_, archive)) = known.filter(|(_, archive)| archive.state == state) {
         return Ok(archive.clone());
     }
+    all.retain(|(known, _)| known != path);
     let archive = Archive::unpack(path, state, packing).map_err(|error| {
         let text = format!(
             "this archive cannot be unpacked: {error}; was it downloaded completely? `tar` or \
@@ -140,7 +149,13 @@ fn unpacked(path: &Path, state: FileData, packing: Packing) -> io::Result<Arc<Ar
         io::Error::new(error.kind(), text)
     })?;
     let archive = Arc::new(archive);
-    all.insert(path.to_owned(), archive.clone());
+    let is_idle = |(_, archive): &(PathBuf, Arc<Archive>)| Arc::strong_count(archive) == 1;
+    while all.iter().filter(|one| is_idle(one)).count() >= KEPT
+        && let Some(oldest) = all.iter().position(is_idle)
+    {
+        all.remove(oldest);
+    }
+    all.push((path.to_owned(), archive.clone()));
     Ok(archive)
 }
 

@@ -30,7 +30,7 @@ mod url;
 #[cfg(feature = "s3")]
 mod web_file;
 
-pub(crate) use archive::{is_archive, packed_name, stored_path};
+pub(crate) use archive::{is_archive, is_archive_name, packed_name, stored_path};
 pub use url::{is_url, path_without_secrets, without_secrets};
 pub(crate) use url::{is_web_url, shown_path};
 

@@ -92,6 +92,7 @@ class ShardedRun:
         memory: int | None,
         threads: int,
         strict: bool,
+        overhead: str | None,
         sequences_of: str | None,
         memory_timeline: bool,
         scale: list[str],

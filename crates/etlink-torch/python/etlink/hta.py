@@ -7,8 +7,9 @@
 
 Methods, arguments and frames are those of HTA 0.6.1 (PyPI: `traceinsight`). Figures follow its
 definitions, flaws included. Methods that return HTA's own structures are passed to HTA if it is
-installed; HTA then reads the traces again, at its own speed. If it is not installed, an
-`etlink.Error` names the alternative.
+installed; HTA then reads the traces again, at its own speed. If it is not installed, etlink's own
+critical path, sequences and annotations of kernels answer; for the rest an `etlink.Error` names the
+alternative.
 
 Needs pandas and pyarrow: `pip install etlink[hta]`. `visualize=True` shows plots if plotly is
 installed.
@@ -28,6 +29,8 @@ from typing import Any, cast
 from . import _etlink, _hta_plots
 from ._error import Error
 from ._files import written_beside
+from ._hta_path import CriticalPath, overlay_name
+from ._run import open as open_run
 from ._table import Table, missing
 
 try:
@@ -167,11 +170,13 @@ class TraceAnalysis:
     def get_gpu_kernels_with_user_annotations(
         self, rank: int, expand_names: bool = True, shorten_names: bool = True
     ) -> Frame | None:
-        """Returns HTA's frame of kernels with their annotations; needs HTA."""
-        hta = self._by_hta(
-            "get_gpu_kernels_with_user_annotations", 'etlink.open(trace).table("events")'
-        )
-        return hta.get_gpu_kernels_with_user_annotations(rank, expand_names, shorten_names)
+        """Returns the kernels of a rank, each with the innermost annotation around it on its
+        stream; None without annotations. Without HTA, names are texts and not shortened."""
+        hta = self._hta_itself()
+        if hta is not None:
+            return hta.get_gpu_kernels_with_user_annotations(rank, expand_names, shorten_names)
+        self._known_ranks([rank])
+        return _annotated_kernels(_read_json(self.trace_files[rank]), expand_names)
 
     def get_gpu_user_annotation_breakdown(
         self,
@@ -218,11 +223,11 @@ class TraceAnalysis:
         visualize: bool = False,
         compress_other_kernels: bool = True,
     ) -> Frame:
-        """Returns HTA's sequences of kernels, and writes its trace with them; needs HTA."""
-        hta = self._by_hta(
-            "get_frequent_cuda_kernel_sequences",
-            f'etlink.open(trace).table("sequences", sequences_of="{operator_name}")',
-        )
+        """Returns the most frequent sequences of kernels that ops launch. HTA also writes a trace
+        with them."""
+        hta = self._hta_itself()
+        if hta is None:
+            return self._kernel_sequences(operator_name, min_pattern_len, rank)
         return hta.get_frequent_cuda_kernel_sequences(
             operator_name,
             output_dir,
@@ -396,9 +401,17 @@ class TraceAnalysis:
         instance_id: int | tuple[int, int] | None,
         data_load_events: list[str] | None = None,
     ) -> Any:
-        """Returns HTA's graph and its critical path; needs HTA."""
-        hta = self._by_hta("critical_path_analysis", "etlink.open(trace).critical_path()")
-        return hta.critical_path_analysis(rank, annotation, instance_id, data_load_events)
+        """Returns the critical path within instances of an annotation, and true if there is one: HTA's
+        graph, or without HTA a `CriticalPath` by etlink's rules."""
+        hta = self._hta_itself()
+        if hta is not None:
+            return hta.critical_path_analysis(rank, annotation, instance_id, data_load_events)
+        self._known_ranks([rank])
+        first = 0 if instance_id is None else instance_id
+        instances = first if isinstance(first, tuple) else (first, first)
+        patterns = data_load_events or []
+        path = CriticalPath(self.trace_files[rank], annotation, instances, patterns)
+        return path, path.critical_path()
 
     def overlay_critical_path_analysis(
         self,
@@ -408,7 +421,10 @@ class TraceAnalysis:
         only_show_critical_events: bool = True,
         show_all_edges: bool = False,
     ) -> str:
-        """Writes HTA's trace with its critical path, and returns its file; needs HTA."""
+        """Writes a trace with the critical path, and returns its file."""
+        if isinstance(critical_path_graph, CriticalPath):
+            trace = {} if only_show_critical_events else _read_json(self.trace_files[rank])
+            return critical_path_graph.overlay(trace, overlay_name(self.trace_files[rank], output_dir))
         hta = self._by_hta("overlay_critical_path_analysis", "etlink.open(trace).timeline(path)")
         path = hta.overlay_critical_path_analysis(
             rank, critical_path_graph, output_dir, only_show_critical_events, show_all_edges
@@ -417,16 +433,40 @@ class TraceAnalysis:
 
     def _by_hta(self, method: str, instead: str) -> Any:
         """Returns HTA's own object of the same traces. `instead` is etlink's alternative."""
+        hta = self._hta_itself()
+        if hta is None:
+            remedy = f"use {instead}, or: pip install traceinsight"
+            raise Error(f"{method} is HTA's own, which is not installed; {remedy}", remedy=remedy)
+        return hta
+
+    def _hta_itself(self) -> Any:
+        """Returns HTA's own object of the same traces; None if HTA is not installed."""
         if self._hta is None:
             try:
                 from hta.trace_analysis import (  # type: ignore[import-not-found, unused-ignore]
                     TraceAnalysis as Original,
                 )
-            except ImportError as error:
-                remedy = f"use {instead}, or: pip install traceinsight"
-                raise Error(f"{method} is HTA's own: {error}; {remedy}", remedy=remedy) from None
+            except ImportError:
+                return None
             self._hta = Original(dict(self.trace_files), "", self._include_last)
         return self._hta
+
+    def _kernel_sequences(self, operator_name: str, least: int, rank: int) -> Frame:
+        self._known_ranks([rank])
+        with open_run(self.trace_files[rank], overhead="keep") as run:
+            frame = run.table("sequences", sequences_of=operator_name).to_pandas()
+        frame = frame[frame["rows"] >= least]
+        patterns = frame["op"] + "|" + frame["names"].str.replace(" | ", "|", regex=False)
+        found = pd.DataFrame(
+            {
+                "pattern": patterns,
+                "count": frame["count"],
+                "GPU kernel duration (us)": frame["device_ns"] / 1e3,
+                "CPU op duration (us)": frame["op_ns"] / 1e3,
+            }
+        )
+        order = {"by": ["count", "pattern"], "ascending": [False, True]}
+        return found.sort_values(**order, ignore_index=True)
 
     def _table(self, name: str) -> Frame:
         """Returns a copy of a table, because callers may change it."""
@@ -573,6 +613,32 @@ def _counter_events(
             event["id"] = sample["stream"]
         events.append(event)
     return events
+
+
+def _annotated_kernels(trace: dict[str, Any], expand_names: bool) -> Frame | None:
+    """Returns the kernels of a trace with their annotations; None without annotations."""
+    kinds = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+    rows = [event for event in trace["traceEvents"] if event.get("cat") in kinds]
+    frame = pd.DataFrame(rows, columns=["cat", "name", "pid", "tid", "ts", "dur", "args"])
+    arguments = [args if isinstance(args, dict) else {} for args in frame.pop("args")]
+    for field in ["stream", "correlation"]:
+        frame[field] = [args.get(field, -1) for args in arguments]
+    frame[["ts", "dur"]] = frame[["ts", "dur"]].astype(float)
+    frame["end"] = frame["ts"] + frame["dur"]
+    is_annotation = frame["cat"] == "gpu_user_annotation"
+    annotations = frame[is_annotation].sort_values("dur", ascending=False)
+    if annotations.empty:
+        return None
+    kernels = frame[~is_annotation].reset_index(drop=True)
+    kernels["user_annotation"] = None
+    # the shortest is last, and remains
+    for row in annotations.itertuples():
+        on_track = (kernels["pid"] == row.pid) & (kernels["tid"] == row.tid)
+        overlaps = on_track & (kernels["ts"] < row.end) & (kernels["end"] > row.ts)
+        kernels.loc[overlaps, "user_annotation"] = row.name
+    if expand_names:
+        kernels["s_name"], kernels["s_user_annotation"] = kernels["name"], kernels["user_annotation"]
+    return kernels
 
 
 def _output_beside(path: str, suffix: str, traces: Iterable[str]) -> str:

@@ -61,6 +61,7 @@ def merge(
     memory: int | str | None = None,
     simulator: str | None = None,
     strict: bool = False,
+    overhead: str | None = None,
     overwrite: bool = False,
     retries: int = 3,
     progress: Progress | None = None,
@@ -75,6 +76,7 @@ def merge(
         much is free. None: 4 GB, or the memory of the largest machine if that is less
     simulator: "astra-sim" also writes its configurations and a README
     strict: reject damaged traces, and pairs of traces from two runs
+    overhead: as in `etlink.open`
     overwrite: replace files of an earlier merge
     retries: how often a task is repeated if its worker or machine is lost
     progress: called when a task is done
@@ -87,7 +89,7 @@ def merge(
     output = _shared_path(folder)
     if not overwrite:
         _refuse_graphs(output)
-    cluster = _Cluster("merge", source, shards, ranks, memory, strict, retries, progress)
+    cluster = _Cluster("merge", source, shards, ranks, memory, strict, overhead, retries, progress)
     cluster.settings["simulator"] = simulator is not None
     cluster.prepare()
     files: list[str] = []
@@ -111,6 +113,7 @@ def analyze(
     ranks: int | Iterable[int] | None = None,
     memory: int | str | None = None,
     strict: bool = False,
+    overhead: str | None = None,
     retries: int = 3,
     progress: Progress | None = None,
 ) -> RunTables:
@@ -123,7 +126,7 @@ def analyze(
     The other arguments are those of `merge`.
     """
     query = {"sequences_of": sequences_of, "memory_timeline": bool(memory_timeline)}
-    cluster = _Cluster("analyze", source, shards, ranks, memory, strict, retries, progress)
+    cluster = _Cluster("analyze", source, shards, ranks, memory, strict, overhead, retries, progress)
     return _tables(*cluster.report(query, _etlink.ShardedRun.analyze))
 
 
@@ -134,6 +137,7 @@ def ranks(
     ranks: int | Iterable[int] | None = None,
     memory: int | str | None = None,
     strict: bool = False,
+    overhead: str | None = None,
     retries: int = 3,
     progress: Progress | None = None,
 ) -> RunTables:
@@ -142,7 +146,7 @@ def ranks(
 
     The arguments are those of `merge`.
     """
-    cluster = _Cluster("ranks", source, shards, ranks, memory, strict, retries, progress)
+    cluster = _Cluster("ranks", source, shards, ranks, memory, strict, overhead, retries, progress)
     return _tables(*cluster.report({}, _etlink.ShardedRun.ranks))
 
 
@@ -153,6 +157,7 @@ def findings(
     ranks: int | Iterable[int] | None = None,
     memory: int | str | None = None,
     strict: bool = False,
+    overhead: str | None = None,
     retries: int = 3,
     progress: Progress | None = None,
 ) -> list[str]:
@@ -161,7 +166,7 @@ def findings(
     The arguments are those of `merge`. The graphs of all ranks must fit into the memory of this
     process.
     """
-    cluster = _Cluster("findings", source, shards, ranks, memory, strict, retries, progress)
+    cluster = _Cluster("findings", source, shards, ranks, memory, strict, overhead, retries, progress)
     return cluster.report({}, _etlink.ShardedRun.findings)
 
 
@@ -174,6 +179,7 @@ def replay(
     ranks: int | Iterable[int] | None = None,
     memory: int | str | None = None,
     strict: bool = False,
+    overhead: str | None = None,
     retries: int = 3,
     progress: Progress | None = None,
 ) -> Replay:
@@ -183,7 +189,7 @@ def replay(
     this process.
     """
     query = {"scale": _scale_rules(scale), "what_if": _questions(what_if)}
-    cluster = _Cluster("replay", source, shards, ranks, memory, strict, retries, progress)
+    cluster = _Cluster("replay", source, shards, ranks, memory, strict, overhead, retries, progress)
     text, path = cluster.report(query, _etlink.ShardedRun.replay)
     return Replay(text, Table(path))
 
@@ -207,6 +213,7 @@ class _Cluster:
         ranks: int | Iterable[int] | None,
         memory: int | str | None,
         strict: bool,
+        overhead: str | None,
         retries: int,
         progress: Progress | None,
     ) -> None:
@@ -216,6 +223,7 @@ class _Cluster:
             "source": _shared_path(source),
             "ranks": None if chosen is None else ",".join(map(str, chosen)),
             "strict": bool(strict),
+            "overhead": overhead,
             "sequences_of": None,
             "memory_timeline": False,
             "scale": [],
