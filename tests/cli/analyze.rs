@@ -907,3 +907,29 @@ fn a_program_without_a_device_has_its_ops() {
         .exits(0)
         .says("aten::addmm,1,80000,80000,0.8");
 }
+
+/// The sentences name the extremes; `--all` has the tables of each rank.
+#[test]
+fn several_ranks_fit_on_a_screen() {
+    let tool = Tool::new();
+    for rank in 0..8 {
+        let mut draw = TraceBuilder::default();
+        draw.distributed(rank, 8);
+        let main = draw.thread();
+        draw.annotation(main, "ProfilerStep#1", 0, 500_000);
+        draw.op(main, "aten::mm", 10_000, 60_000);
+        let end = 100_000 + 10_000 * rank;
+        let stream = DeviceQueue::stream(7);
+        draw.launch(main, (20_000, 26_000), stream, "gemm", (40_000, end));
+        tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
+    }
+    let short = tool.run_in("analyze run", &[("COLUMNS", "100")]).exits(0);
+    assert!(short.stdout.lines().count() <= 45, "{}", short.shown());
+    assert!(
+        short.stdout.contains("least busy: rank 0"),
+        "{}",
+        short.shown()
+    );
+    let all = tool.run("analyze run --all").exits(0);
+    assert!(all.stdout.contains("device utilization"), "{}", all.shown());
+}

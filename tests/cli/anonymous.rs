@@ -72,6 +72,29 @@ fn no_text_of_the_program_gets_through() {
 }
 
 /// Returns the numbers of a report, in its order, without those of times of day.
+/// One broken trace costs itself, not the folder.
+#[test]
+fn a_trace_that_is_no_json_is_left_out() {
+    let tool = Tool::new();
+    let mut draw = TraceBuilder::default();
+    draw.distributed(0, 2);
+    let main = draw.thread();
+    draw.op(main, "aten::mm", 3_000, 60_000);
+    let trace = draw.kineto();
+    tool.file("run/kineto_trace_0.json", &trace[..]);
+    tool.file("run/kineto_trace_1.json", &trace[..trace.len() - 9]);
+    let told = tool.run("convert run --anonymise -o out").exits(1);
+    assert!(
+        told.stdout.contains("kineto_trace_1.json cannot be copied"),
+        "{}",
+        told.stdout
+    );
+    assert!(unpacked(&tool, "out/kineto_trace_0.json.gz").contains("aten::mm"));
+    assert!(!tool.path("out/kineto_trace_1.json.gz").exists());
+    tool.run("convert run/kineto_trace_1.json alone --anonymise")
+        .exits(2);
+}
+
 fn numbers(report: &Value, all: &mut Vec<String>) {
     match report {
         Value::Number(number) => all.push(number.to_string()),

@@ -444,3 +444,23 @@ fn a_line_says_what_a_recording_lacks() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_narrow_table_keeps_the_time_and_the_loss() {
+    let line = format!("ops {}", trace("vit").display());
+    let ran = Tool::new().run_in(&line, &[("COLUMNS", "80")]).exits(0);
+    let heads: BTreeSet<&str> = ran.stdout.split_whitespace().collect();
+    let left_out = ran
+        .stdout
+        .split("left out to fit: ")
+        .nth(1)
+        .expect("a line");
+    for head in ["sum", "lost", "roof"] {
+        let is_left_out = left_out.split([',', '\n']).any(|name| name.trim() == head);
+        assert!(
+            heads.contains(head) && !is_left_out,
+            "{head}: {}",
+            ran.shown()
+        );
+    }
+}

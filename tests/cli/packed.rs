@@ -208,7 +208,7 @@ fn a_packed_folder_is_read_as_the_folder() {
     tool.run("merge run -o merged").exits(0);
     let found = tool.run("findings run --json").exits(0).stdout;
     for archive in ["run.ZIP", "run.tar.zst", "run.tar", "run.tar/run"] {
-        let merged = format!("merged-{}", archive.replace('/', "-"));
+        let merged = format!("merged-{}", archive.replace(['/', '.'], "-"));
         tool.run(&format!("merge {archive} -o {merged}")).exits(0);
         let folder = tool.path(&merged);
         let folder = match folder.join("run") {
@@ -308,4 +308,29 @@ fn utf_16_is_read_as_utf_8() {
     });
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[0], answers[2]);
+}
+
+#[test]
+fn an_archive_in_a_folder_is_named_and_none_is_written() {
+    let tool = Tool::new();
+    tool.shell("cp -r {pairs}/mlp-2.15.0 run").exits(0);
+    tool.file("run/older.tar.gz", b"");
+    for command in ["analyze run", "merge run -o out", "ranks run"] {
+        tool.run(command).exits(0).notes("older.tar.gz");
+    }
+    for output in ["new.zip", "new.tar.gz"] {
+        tool.run(&format!("merge run -o {output}"))
+            .exits(2)
+            .complains(&[output]);
+        assert!(!tool.path(output).exists());
+    }
+}
+
+#[test]
+fn a_command_for_folders_names_the_one_for_a_file() {
+    let tool = Tool::new();
+    let file = "{pairs}/mlp-2.15.0/kineto_trace_0.json.gz";
+    for command in [format!("merge {file} -o out"), format!("ranks {file}")] {
+        tool.run(&command).exits(2).complains(&["etlink link"]);
+    }
 }

@@ -15,6 +15,7 @@ use crate::one_run::Run;
 use crate::progress::Progress;
 use crate::run::{RunOptions, RunSource};
 use crate::storage;
+use crate::text;
 use crate::{RunError, file_kind};
 use etlink_model::Failure;
 use flate2::Compression;
@@ -42,8 +43,11 @@ pub struct AnonymousCopy {
     pub replaced: usize,
     /// Names of the fields that were left out, sorted.
     pub left_out: Vec<String>,
-    /// Files next to the traces that were not copied, some with their kind.
+    /// Files that were not copied, some with their kind or the reason.
     pub not_copied: Vec<String>,
+    /// True if a trace could not be copied.
+    #[serde(skip)]
+    pub is_partial: bool,
 }
 
 /// Copies the host and device traces of `source`, a trace or the folder of a run, into the new folder
@@ -51,8 +55,8 @@ pub struct AnonymousCopy {
 /// at a time.
 ///
 /// # Errors
-/// `output` exists, a file cannot be read or written, or a trace is not JSON of PyTorch. Then
-/// nothing is left behind.
+/// `output` exists, a file cannot be read or written, or no trace is JSON of PyTorch. Then nothing
+/// is left behind. A single trace that is not JSON is left out.
 pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, RunError> {
     if output == Path::new("-") || storage::is_url(output) {
         let failure = Failure::about(output.display().to_string(), " cannot hold the copies");
@@ -79,6 +83,7 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         .with_path(FileAction::Write, parent)?;
     let mut names = Names::default();
     let (mut files, mut labels) = (vec![], BTreeSet::new());
+    let mut refused = vec![];
     let mut not_copied = run.files().unused.clone();
     for (number, rank) in run.ranks().enumerate() {
         let traces = rank.files();
@@ -98,11 +103,23 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
             if let Some(path) = path {
                 let name = format!("{kind}_{label}.json.gz");
-                copy_trace(path, &staged.path().join(&name), &mut names)?;
-                files.push(name);
+                let copy = staged.path().join(&name);
+                match copy_trace(path, &copy, &mut names) {
+                    Ok(()) => files.push(name),
+                    Err(error @ RunError::Failed(_)) => {
+                        // the copy of a trace that ends early
+                        let _ = std::fs::remove_file(&copy);
+                        refused.push(error);
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
     }
+    if files.is_empty() && !refused.is_empty() {
+        return Err(RunError::no_trace_taken(refused));
+    }
+    not_copied.extend(refused.iter().map(|error| text::error_chain(error)));
     std::fs::rename(staged.path(), output).with_path(FileAction::Write, output)?;
     // it has another name now, so that there is nothing to remove
     let _ = staged.keep();
@@ -112,6 +129,7 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         replaced: names.replaced(),
         left_out: names.left_out(),
         not_copied,
+        is_partial: !refused.is_empty(),
     })
 }
 

@@ -136,6 +136,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             Err(error) => return Err(error.into()),
         };
         let (mut files, mut written, mut logs) = (vec![], vec![], 0);
+        let mut packed = vec![];
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
@@ -162,6 +163,8 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 has_tables = true;
             } else if inspector::is_log(&path) {
                 logs += 1;
+            } else if storage::is_archive_name(&path) {
+                packed.push(file_name(&path));
             }
         }
         files.extend(dumps.into_files());
@@ -194,6 +197,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             run.notes
                 .extend(twins.into_iter().chain(passed_by(written)));
             run.notes.extend(inspector::ignored_note(logs, "traces"));
+            run.notes.extend(packed_note(packed));
         }
         for mut run in found {
             unique_labels(&mut run.ranks);
@@ -286,6 +290,20 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
 /// Returns true if a file begins like an XLA profile.
 fn is_profile(path: &Path) -> bool {
     open_noting(path, &mut vec![]).is_some_and(|input| input.kind == InputKind::XlaSpace)
+}
+
+/// Returns a note on archives that are ignored next to traces.
+fn packed_note(mut packed: Vec<String>) -> Option<String> {
+    packed.sort();
+    let first = packed.first()?;
+    let others = match packed.len() {
+        1 => String::new(),
+        more => format!(" and {} more archives", more - 1),
+    };
+    Some(format!(
+        "ignoring {first}{others}: archives in a folder are not opened; give the archive itself, or \
+         unpack it"
+    ))
 }
 
 /// Returns a note on written graphs that are ignored next to traces.

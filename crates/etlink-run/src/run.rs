@@ -1354,7 +1354,13 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
 fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
     let no_folder = || {
         let failure = Failure::about(path.display(), " is not a folder");
-        RunError::from(failure.advise("give the folder with the traces of all ranks"))
+        let remedy = if path.is_file() {
+            "give the folder with the traces of all ranks; `etlink link` links the traces of one \
+             rank"
+        } else {
+            "give the folder with the traces of all ranks"
+        };
+        RunError::from(failure.advise(remedy))
     };
     let Some(parent) = discover::cycle_folder(path) else {
         return match std::fs::metadata(path) {

@@ -126,6 +126,18 @@ pub fn print_all(notes: &[String]) {
     }
 }
 
+/// Prints notes next to the error that ends the command, without those whose reason it states.
+pub fn print_beside(notes: &[String], error: &anyhow::Error) {
+    let said = format!("{error:#}");
+    let is_said = |note: &str| {
+        let reason = note.split_once(" is left out: ");
+        reason.is_some_and(|(_, reason)| said.contains(reason))
+    };
+    for text in notes.iter().filter(|note| !is_said(note)) {
+        print_note(text);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

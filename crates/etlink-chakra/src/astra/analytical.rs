@@ -112,8 +112,7 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
     }
     let mut text = match &fit.levels[..] {
         [within, across] => format!(
-            "two levels, because groups within blocks of {} ranks are faster than groups across blocks: \
-             within blocks {}; across blocks {}",
+            "two levels: within blocks of {} ranks {}; across blocks, which are slower, {}",
             within.size,
             level_clause(within),
             level_clause(across)
@@ -124,29 +123,35 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
         }
     };
     text += &format!(
-        "; the median error of the {} is {:.0} %",
+        ". Half of the {} differ from it by more than {:.0} %",
         judged_transfers(fit),
         100.0 * fit.fit_error
     );
+    if fit.fit_error > ROUGH_ERROR {
+        text += ": a rough fit";
+    }
     if fit.judged < fit.used {
         text += &format!(
-            ", of all {:.0} %: the operating system delays transfers of host threads, so the \
-             quickest tenth is fitted",
+            ". Of all transfers, half differ by more than {:.0} %: the operating system delays host \
+             threads, so the quickest tenth is fitted",
             100.0 * fit.median_error
         );
     }
     if fit.unused > 0 {
-        text += &format!("; {} communications show no transfer time", fit.unused);
+        text += &format!(". {} communications show no transfer time", fit.unused);
     }
     if fit.mixed > 0 {
         text += &format!(
-            "; {} transfers are between different positions of several blocks, which ASTRA-sim treats as \
-             neighbours in one block",
+            ". {} transfers are between different positions of several blocks, which ASTRA-sim treats \
+             as neighbours in one block",
             fit.mixed
         );
     }
     text
 }
+
+/// Error of half of the transfers from which on a fit is called rough.
+const ROUGH_ERROR: f64 = 0.3;
 
 /// Names the transfers that show the error of a fit.
 fn judged_transfers(fit: &NetworkFit) -> String {
@@ -159,12 +164,12 @@ fn judged_transfers(fit: &NetworkFit) -> String {
 
 fn level_clause(level: &NetworkLevel) -> String {
     let size = if level.bandwidth_is_fitted {
-        "latency and bandwidth are"
+        ""
     } else {
-        "sizes do not show the bandwidth, which is from ASTRA-sim's example; the latency is"
+        " (the bandwidth is ASTRA-sim's example, because sizes do not show it)"
     };
     format!(
-        "{} GB/s and {} ns: {size} fitted to {} transfers",
+        "{} GB/s{size} and {} ns, fitted to {} transfers",
         level.bandwidth, level.latency_ns, level.used
     )
 }

@@ -82,6 +82,14 @@ impl FileSet {
             let problem = Failure::new("standard output cannot take several files");
             return Err(problem.advise("give a folder").into());
         }
+        if storage::is_archive_name(folder) {
+            let failure = Failure::about(
+                trimmed(folder).display(),
+                " would be a folder, not an archive",
+            );
+            let remedy = "give the name of a folder, and pack it afterwards";
+            return Err(failure.advise(remedy).into());
+        }
         // the folder of a run that is the root itself ends with a slash
         let folder = trimmed(folder);
         if is_url(&folder) {

@@ -28,8 +28,11 @@ pub struct ConvertArgs {
     ///
     /// `.et`, `.json` (also with `.gz`), `.dot`, `.graphml`, `.mmd`, `.goal`, or `.parquet`, a
     /// folder with two tables.
-    #[arg(value_name = "OUT")]
-    pub output: PathBuf,
+    #[arg(value_name = "OUT", required_unless_present = "output")]
+    pub out: Option<PathBuf>,
+    /// The same as OUT, for those used to other commands
+    #[arg(short, long, value_name = "OUT", conflicts_with = "out")]
+    output: Option<PathBuf>,
     /// Copy the traces of a run, or one trace, into the new folder OUT without names that tell whose it is
     ///
     /// Ops, kernels, shapes and times stay. Annotations, Python frames, modules, files, hosts and other
@@ -112,6 +115,12 @@ pub struct ConvertArgs {
 }
 
 impl ConvertArgs {
+    /// Returns the output, from either argument.
+    pub fn output(&self) -> PathBuf {
+        let given = self.out.as_ref().or(self.output.as_ref());
+        given.cloned().unwrap_or_default()
+    }
+
     /// Returns the options of the library.
     pub fn options(&self) -> ConvertOptions {
         ConvertOptions {

@@ -21,16 +21,21 @@ impl JsonReport for AnonymousCopy {
 }
 
 pub fn run(args: ConvertArgs) -> Result<Outcome> {
+    let output = args.output();
     if args.anonymise {
-        let copy = copy_anonymously(&args.input, &args.output)?;
+        let copy = copy_anonymously(&args.input, &output)?;
         if args.print.json {
             print_json_report(&copy)?;
         } else {
             print_report(&describe_copy(&copy))?;
         }
-        return Ok(Outcome::Done);
+        return Ok(if copy.is_partial {
+            Outcome::Found
+        } else {
+            Outcome::Done
+        });
     }
-    let report = match convert(&args.input, &args.output, &args.options()) {
+    let report = match convert(&args.input, &output, &args.options()) {
         Err(error @ RunError::Lossy { .. }) => {
             notes::print_message(format_args!("{}: {error}", args.input.display()));
             return Ok(Outcome::Found);
@@ -44,7 +49,7 @@ pub fn run(args: ConvertArgs) -> Result<Outcome> {
         notes::print_note(&format!("not in the output: {}: {count}", kind.describe()));
     }
     // standard output may be the converted graph
-    if args.output == Path::new("-") {
+    if output == Path::new("-") {
         return Ok(Outcome::Done);
     }
     if args.print.json {

@@ -161,10 +161,11 @@ fn find_in_runs(
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // no findings in an empty run would look like a run without faults
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        for run in &results {
-            notes::print_all(&runs.run_notes(run));
-        }
-        return Err(nothing_taken_of(results).into());
+        let said = results.iter().flat_map(|run| runs.run_notes(run));
+        let said: Vec<String> = said.collect();
+        let error = nothing_taken_of(results).into();
+        notes::print_beside(&said, &error);
+        return Err(error);
     }
     let mut reports = vec![];
     for run in results {

@@ -13,6 +13,8 @@ const WIDEST: usize = 80;
 /// Minimum width of truncated texts as long as columns can be left out instead.
 // a kernel's name truncated before its functor is useless
 const READABLE: usize = 30;
+/// Minimum width of truncated texts as long as decisive columns can be left out instead.
+const RECOGNISABLE: usize = 16;
 /// Minimum width of truncated texts.
 const SHORTEST: usize = 4;
 
@@ -274,8 +276,14 @@ impl Grid {
             return layout;
         }
         layout.stacked = true;
+        let decisive = self.columns_of_heads(&self.decisive);
         for column in self.least_important() {
-            if fits(&layout, READABLE) || layout.columns.len() < 3 {
+            let shortest = if decisive.contains(&column) {
+                RECOGNISABLE
+            } else {
+                READABLE
+            };
+            if fits(&layout, shortest) || layout.columns.len() < 3 {
                 break;
             }
             layout.columns.retain(|own| *own != column);

@@ -120,7 +120,7 @@ pub(super) fn simulator_note(
         _ => "",
     };
     Some(format!(
-        "{} has {said}; replace it with your topology, then run the command in {}{neighbour}",
+        "{} has {said}. Replace it with your topology, then run the command in {}{neighbour}",
         network.display(),
         readme.display()
     ))

@@ -336,7 +336,7 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         ]);
     }
     format!(
-        "per rank (hangs in: first unfinished collective; waits for: ranks that have not called \
+        "per rank ({open}: first unfinished collective; waits for: ranks that have not called \
          it)\n{table}"
     )
 }

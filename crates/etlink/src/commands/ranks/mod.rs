@@ -167,8 +167,10 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
     let outcome = exit_outcome(&compared);
     // the document has the reasons
     if outcome == Outcome::Nothing && config.form != ReportForm::Json {
-        show::print_notes(&compared);
-        return Err(nothing_taken(compared));
+        let said = show::named_notes(&compared);
+        let error = nothing_taken(compared);
+        notes::print_beside(&said, &error);
+        return Err(error);
     }
     let report = RunReports { runs: compared };
     if let Some(workbook) = workbook {

@@ -76,7 +76,11 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
         let (count, what) = (problem.count, problem.kind.describe());
-        all.push(format!("{count} {what}{first}"));
+        let note = format!("{count} {what}{first}");
+        // the note on the joined communications may contain it
+        if !all.iter().any(|other| other.contains(&note)) {
+            all.push(note);
+        }
     }
     if !one.collectives.is_empty() {
         all.extend(clock_notes(&one.clocks, false));
@@ -84,12 +88,17 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
     all
 }
 
-/// Prints the notes on all runs.
-pub(super) fn print_notes(compared: &[RanksReport]) {
+/// Returns the notes on all runs.
+pub(super) fn named_notes(compared: &[RanksReport]) -> Vec<String> {
     let runs = compared
         .iter()
         .map(|one| (one.name.as_str(), notes_of(one)));
-    notes::print_of_runs(runs);
+    notes::name_runs(runs)
+}
+
+/// Prints the notes on all runs.
+pub(super) fn print_notes(compared: &[RanksReport]) {
+    notes::print_all(&named_notes(compared));
 }
 
 /// Formats the table of communications that could not be compared, with reasons.

@@ -199,19 +199,22 @@ fn has_no_ranks(results: &RunResults<ReplayRank>) -> bool {
 fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut errors = vec![];
     let mut reasons = vec![];
+    let mut said = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         // an error may refer to these notes
-        notes::print_all(&runs.run_notes(&results));
+        said.extend(runs.run_notes(&results));
         let excluded = results.members.excluded.into_iter();
         let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
         let name = runs.run_title(results.run);
         reasons.extend(run_reasons.map(|why| anyhow!("{name}: no rank could be read: {why}")));
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
     }
-    match reasons.into_iter().next() {
+    let error = match reasons.into_iter().next() {
         Some(reason) if errors.is_empty() => reason,
         _ => RunError::no_trace_taken(errors).into(),
-    }
+    };
+    notes::print_beside(&said, &error);
+    error
 }
 
 /// Makes the result of a run without usable ranks, next to other runs that have some.
@@ -324,7 +327,8 @@ fn replay_run(
     }
     let labelled: (&dyn LabelSource, _) = (&labels, &of_steps);
     let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, labelled);
-    replayed.name_recorded(overheads.iter().map(Option::as_ref));
+    let overheads = overheads.iter().flatten();
+    replayed.figures = replayed.figures.map(|of| of.name_recorded(overheads));
     let ranks = together.by_rank(runs.unchanged());
     if let Some(what_if) = &mut replayed.what_if {
         what_if.ranks = rank_changes(&ranks, &together, &runs.last);

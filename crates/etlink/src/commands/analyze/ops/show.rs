@@ -49,7 +49,7 @@ pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
         let (sum_ns, lost_ns) = ops.lost_ns();
         if sum_ns > 0 {
             let (lost, sum) = (time(lost_ns), time(sum_ns));
-            title += &format!("; at the peaks they would save {lost} of {sum}");
+            title += &format!("; at the peaks, these and their copies would save {lost} of {sum}");
         }
         out += &op_table(ops, limit, args).titled(&title);
     }
@@ -57,9 +57,9 @@ pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
 }
 
 fn op_table(ops: &RankOps, limit: Limit, args: &OpsArgs) -> Grid {
-    let key = match args.by {
-        OpOrder::Time => "sum",
-        OpOrder::Lost => "lost",
+    let [key, other] = match args.by {
+        OpOrder::Time => ["sum", "lost"],
+        OpOrder::Lost => ["lost", "sum"],
     };
     let columns: &[Column<(&OpTotals, bool)>] = &[
         ("op", |(op, _)| match &*op.op {
@@ -117,7 +117,7 @@ fn op_table(ops: &RankOps, limit: Limit, args: &OpsArgs) -> Grid {
     ];
     let shown = expendable.into_iter();
     grid.expendable(shown.filter(|head| has_lines || *head != "line"))
-        .decisive([key, "of roof"])
+        .decisive(["of roof", other, key])
 }
 
 /// Formats a figure with three digits; `-` if it is unknown.

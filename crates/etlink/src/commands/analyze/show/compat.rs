@@ -53,8 +53,17 @@ fn table_text(said: &Value, name: &str, top: usize) -> String {
         first.keys().map(String::as_str),
     )
     .text_columns(|head| first.get(head).is_some_and(Value::is_string));
+    let mut is_negative = false;
     for record in table_records(said, name) {
+        is_negative |= record.iter().any(|(head, value)| {
+            head.starts_with("idle") && value.as_f64().is_some_and(|idle| idle < 0.0)
+        });
         grid.add(record.values().map(|value| value_text(Some(value))));
     }
-    grid.to_string()
+    let mut out = grid.to_string();
+    if is_negative {
+        out += "  idle times below 0 are HTA's: it rounds times to us, and counts from the end of the \
+                previous row, also if rows overlap\n";
+    }
+    out
 }

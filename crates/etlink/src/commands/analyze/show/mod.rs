@@ -8,7 +8,7 @@ mod times;
 
 use super::Analyzed;
 use crate::args::AnalyzeArgs;
-use crate::table::{Grid, Limit, count, percent, percent_of, scaled, time};
+use crate::table::{self, Grid, Limit, count, percent, percent_of, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
 use etlink_link::limits::LOST_PART;
 use std::collections::BTreeMap;
@@ -131,6 +131,8 @@ fn finding_lines(one: &Analyzed) -> String {
 enum Printed {
     /// Always.
     Always,
+    /// Always for a single rank, with `--all` for several.
+    OfOneRank,
     /// Always, of a program without device work.
     WithoutDevice,
     /// With `--all`.
@@ -147,6 +149,7 @@ impl Printed {
         }
         match self {
             Printed::Always => true,
+            Printed::OfOneRank => args.all || one.told.ranks.len() == 1,
             Printed::WithoutDevice => args.all || one.total.kernels.is_empty(),
             Printed::WithAll => args.all,
             Printed::IfNamed => false,
@@ -156,7 +159,7 @@ impl Printed {
 
 type Show = fn(&Analyzed, Limit) -> Shown;
 const TABLES: &[(&str, Printed, Show)] = &[
-    ("utilization", Printed::Always, times::utilization_table),
+    ("utilization", Printed::OfOneRank, times::utilization_table),
     ("breakdown", Printed::WithAll, times::breakdown_table),
     ("steps", Printed::WithAll, times::step_table),
     ("phases", Printed::WithAll, times::phase_table),
@@ -164,7 +167,7 @@ const TABLES: &[(&str, Printed, Show)] = &[
     ("kernels", Printed::Always, rows::kernel_table),
     ("outside", Printed::WithAll, rows::outside_table),
     ("host_ops", Printed::WithoutDevice, rows::host_op_table),
-    ("idle", Printed::Always, times::idle_table),
+    ("idle", Printed::OfOneRank, times::idle_table),
     ("host_idle", Printed::WithAll, gaps::host_idle_table),
     ("gaps", Printed::IfNamed, gaps::gap_table),
     ("stream_idle", Printed::IfNamed, times::stream_idle_table),
@@ -234,6 +237,7 @@ fn busy_sentence(one: &Analyzed) -> String {
             percent(share, 1)
         );
     }
+    out += &extreme_devices(one);
     out.push('\n');
     // the definition of a step needs host data
     let has_host = !one.total.launches.is_empty();
@@ -257,6 +261,23 @@ fn busy_sentence(one: &Analyzed) -> String {
         );
     }
     out
+}
+
+/// Names the least and the most busy devices of several; empty for a single device.
+fn extreme_devices(one: &Analyzed) -> String {
+    let devices = of_ranks(one, |rank| &rank.utilization).filter(|(_, one)| one.whole_ns() > 0);
+    let busy = devices.map(|(rank, one)| (one.busy_ns as f64 / one.whole_ns() as f64, rank));
+    let mut busy: Vec<(f64, &str)> = busy.collect();
+    busy.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ([(least, first), ..], [.., (most, last)]) = (&busy[..], &busy[..]) else {
+        return String::new();
+    };
+    if first == last {
+        return String::new();
+    }
+    let (first, last) = (table::rank(first), table::rank(last));
+    let (least, most) = (percent(*least, 1), percent(*most, 1));
+    format!("; least busy: {first} ({least}), most: {last} ({most})")
 }
 
 /// Smallest share of the steps' time, summed over all ops, at which an op is named.
