@@ -36,6 +36,9 @@ def test_changes_are_answered_as_by_the_command() -> None:
     replayed = etlink.open(DDP).replay(scale={"kind=host_op": 0.5}, what_if=["straggler=1"])
     assert replayed.change_ns == said["what_if"]["change_ns"] < 0
     assert replayed.makespan_ns == said["what_if"]["makespan_ns"]
+    unchanged = etlink.open(DDP).replay()
+    assert unchanged.makespan_ns == unchanged.data["figures"]["replayed_ns"]
+    assert repr(unchanged).endswith(" ms>") and repr(replayed).endswith(" ms>")
     assert "ms" in repr(replayed)
 
 
@@ -49,6 +52,10 @@ def test_changes_of_nothing_are_errors() -> None:
         run.replay(scale={"kind=gemm": 0.5})
     with pytest.raises(TypeError):
         run.replay(scale={"aten::mm": "0.5"})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="dict"):
+        run.replay(scale=0.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="DataFrame"):
+        etlink.open(run.table("kernels").to_pandas())
 
 
 def test_two_runs_are_compared_as_by_the_command() -> None:

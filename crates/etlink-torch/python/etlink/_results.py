@@ -56,7 +56,9 @@ class Replay:
     def makespan_ns(self) -> int:
         """Time from the first start to the last end of work, ns, with the requested changes."""
         changed = self.data["what_if"]
-        return int((changed or self.data["figures"])["makespan_ns"])
+        if changed is None:
+            return int(self.data["figures"]["replayed_ns"])
+        return int(changed["makespan_ns"])
 
     @property
     def change_ns(self) -> int:
@@ -79,7 +81,7 @@ class Replay:
         return list(self.data["notes"])
 
     def __repr__(self) -> str:
-        change = "" if self.data["what_if"] is None else f", changed by {self.change_ns / 1e6:+.3f}"
+        change = "" if self.data["what_if"] is None else f", changed by {self.change_ns / 1e6:+.3f} ms"
         return f"<etlink.Replay {self.data['input']}: {self.makespan_ns / 1e6:.3f} ms{change}>"
 
 

@@ -44,6 +44,9 @@ def open(
     Raises Error if there is no run: a file is missing, or a folder has no traces or several runs.
     """
     is_list = not isinstance(path, (str, os.PathLike))
+    if is_list and not isinstance(path, Sequence):
+        # the columns of a DataFrame would be taken for paths
+        raise TypeError(f"open takes a path or a list of paths, not {type(path).__name__}")
     listed = list(path) if not isinstance(path, (str, os.PathLike)) else [path]
     if is_list and not listed:
         raise Error("no traces in the list; give a folder, a trace or a list of traces")
@@ -324,7 +327,12 @@ def _path_text(path: Path) -> str:
 
 
 def _scale_rules(scale: Mapping[str, float] | None) -> list[str]:
-    return [_scale_rule(nodes, factor) for nodes, factor in dict(scale or {}).items()]
+    if scale is None:
+        return []
+    if not isinstance(scale, Mapping):
+        example = '{"kind=host_op": 0.5}'
+        raise TypeError(f"scale is a dict such as {example}, not {type(scale).__name__}")
+    return [_scale_rule(nodes, factor) for nodes, factor in scale.items()]
 
 
 def _questions(what_if: str | Iterable[str]) -> list[str]:
