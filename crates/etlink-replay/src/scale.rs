@@ -69,6 +69,9 @@ pub enum DurationScaleError {
     /// The word is not a kind.
     #[error("unknown kind {0:?}; kinds: {list}", list = kind_words())]
     UnknownKind(String),
+    /// The word before `=` is not a key.
+    #[error("unknown key {0:?}; write a name alone (aten::mm), kind=KIND, or rank=N/ before either")]
+    UnknownKey(String),
 }
 
 /// Returns the word that stands for a single kind.
@@ -108,6 +111,13 @@ impl FromStr for DurationScale {
             .ok()
             .filter(|factor: &f64| factor.is_finite() && *factor >= 0.0);
         let factor = number.ok_or_else(|| DurationScaleError::BadFactor(factor.to_owned()))?;
+        // names of kernels have spaces or brackets before an equals sign
+        if let Some((key, _)) = nodes.split_once('=')
+            && key != "kind"
+            && key.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_')
+        {
+            return Err(DurationScaleError::UnknownKey(key.to_owned()));
+        }
         let nodes = match nodes.strip_prefix("kind=") {
             None => Selection::Name(WildMatch::new(nodes)),
             Some(word) => {

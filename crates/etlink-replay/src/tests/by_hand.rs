@@ -148,6 +148,10 @@ fn rules_say_what_is_wrong_with_them() {
             .to_string()
             .contains("kinds: host, host_op")
     );
+    assert_eq!(
+        error("op=aten::mm 2"),
+        DurationScaleError::UnknownKey("op".to_owned())
+    );
     let spaced: DurationScale = "Memcpy HtoD (a=b) = 2e0".parse().expect("a rule");
     assert!(spaced.fits(ReplayKind::MemoryCopy, "Memcpy HtoD (a=b)"));
 }

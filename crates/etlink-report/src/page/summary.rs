@@ -78,7 +78,7 @@ fn plain_cause(cause: &str) -> String {
     if let Some(kernel) = cause.strip_suffix("`, if twice as fast") {
         let name = kernel.trim_start_matches('`').split(['<', '(']).next();
         let name = name.and_then(|name| name.rsplit("::").next());
-        return format!("twice as fast {}", name.unwrap_or(kernel).trim());
+        return format!("a twice as fast {}", name.unwrap_or(kernel).trim());
     }
     let plain = cause.replace('`', "");
     if cause.starts_with("Python") {
