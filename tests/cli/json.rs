@@ -10,6 +10,7 @@ const TPDP: &str = "{pairs}/tpdp4-2.15.0";
 const TRACE: &str = "{pairs}/ddp2-2.15.0/kineto_trace_0.json.gz";
 const HOST: &str = "{pairs}/ddp2-2.15.0/torch_et_0.json.gz";
 const STUCK: &str = "{pairs}/../flight/stuck4-2.15.0";
+const SNAPSHOT: &str = "{pairs}/../memory/memory_snapshot_0.pickle";
 const SIMULATED: &str = "{pairs}/../simulated/tpdp4-2.15.0/log.log";
 
 /// Reports that need a running job or PyTorch, or that are files.
@@ -70,6 +71,7 @@ fn commands() -> Vec<(String, &'static str)> {
         ),
         (format!("ranks {DDP}"), "etlink.ranks"),
         (format!("ranks {STUCK}"), "etlink.hang"),
+        (format!("analyze {SNAPSHOT}"), "etlink.memory"),
         ("ranks logs".to_owned(), "etlink.communicators"),
         (
             format!("replay --validate {TRACE} {TRACE}"),

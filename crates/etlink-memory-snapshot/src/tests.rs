@@ -76,6 +76,17 @@ fn every_truncated_snapshot_is_read_or_refused() {
 }
 
 #[test]
+fn damaged_snapshots_are_read_or_refused() {
+    for at in (0..SNAPSHOT.len()).step_by(5) {
+        let mut bytes = SNAPSHOT.to_vec();
+        bytes[at] ^= 1 << (at % 8);
+        if let Ok(snapshot) = read(&bytes[..]) {
+            device_memories(&snapshot);
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_that_would_call_code_is_refused_with_its_name() {
     let mut bytes = SNAPSHOT.to_vec();
     bytes.truncate(bytes.len() - 1);

@@ -70,7 +70,9 @@ pub enum DurationScaleError {
     #[error("unknown kind {0:?}; kinds: {list}", list = kind_words())]
     UnknownKind(String),
     /// The word before `=` is not a key.
-    #[error("unknown key {0:?}; write a name alone (aten::mm), kind=KIND, or rank=N/ before either")]
+    #[error(
+        "unknown key {0:?}; write a name alone (aten::mm), kind=KIND or class=CLASS, and rank=N/ before it"
+    )]
     UnknownKey(String),
 }
 
@@ -113,8 +115,10 @@ impl FromStr for DurationScale {
         let factor = number.ok_or_else(|| DurationScaleError::BadFactor(factor.to_owned()))?;
         // names of kernels have spaces or brackets before an equals sign
         if let Some((key, _)) = nodes.split_once('=')
-            && key != "kind"
-            && key.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'_')
+            && !["kind", "class"].contains(&key)
+            && key
+                .bytes()
+                .all(|letter| letter.is_ascii_lowercase() || letter == b'_')
         {
             return Err(DurationScaleError::UnknownKey(key.to_owned()));
         }
