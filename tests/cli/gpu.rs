@@ -195,6 +195,37 @@ fn without_the_overhead_of_recording_steps_take_their_true_time() {
     }
 }
 
+#[test]
+fn gains_of_a_host_that_recording_slowed_say_so() {
+    let is_slowed = |finding: &Value| finding["figures"]["host_slowed"] == true;
+    let recorded = findings_of("resnet50", "--overhead keep");
+    assert!(recorded.iter().any(is_slowed), "{recorded:?}");
+    let given = findings_of("resnet50", "");
+    assert!(!given.is_empty() && !given.iter().any(is_slowed));
+    // Ranks that wait for each other keep their recorded times.
+    let findings = findings_of("recorder-gloo2", "");
+    let host = findings.iter().filter(|one| one["kind"] == "host_work");
+    assert!(host.clone().count() > 0 && host.clone().all(is_slowed));
+}
+
+#[test]
+fn communication_of_the_host_counts_each_moment_once_and_gains_what_waits_for_it() {
+    let found = found_in("recorder-gloo2", "");
+    let first = &found["findings"][0];
+    assert_eq!(first["kind"], "exposed_communication");
+    let window_ns = found["window_ns"].as_f64().expect("a window");
+    let figures = &first["figures"];
+    let [exposed_ns, time_ns] =
+        ["exposed_ns", "time_ns"].map(|name| figures[name].as_f64().expect("a time"));
+    // The calls of a rank overlap.
+    assert!(
+        time_ns > 2.0 * window_ns && exposed_ns < 2.0 * window_ns,
+        "{figures}"
+    );
+    // Copies to other streams wait for the host, not for work from before the recording.
+    assert!(first["gain_share"].as_f64() > Some(0.45), "{first}");
+}
+
 /// Runs `replay` on a recording, with `options`.
 fn replayed(recording: &str, options: &str) -> Value {
     let line = format!(

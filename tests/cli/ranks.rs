@@ -553,11 +553,9 @@ fn a_rank_that_is_not_there_is_named() {
     tool.run("analyze run")
         .exits(0)
         .notes("note: no trace of rank 2")
-        .says("among these ranks, rank ");
-    let chosen = tool
-        .run("analyze run --ranks 0,1")
-        .exits(0)
-        .says("among these ranks, rank ");
+        // The clocks are known less well than the ranks are late.
+        .lacks("delays the others most");
+    let chosen = tool.run("analyze run --ranks 0,1").exits(0);
     assert!(!chosen.shown().contains("no trace of"), "{}", chosen.stdout);
     put(&tool, &RUN);
     let whole = tool

@@ -15,8 +15,8 @@ use crate::intervals::Intervals;
 use crate::outside_time::{OutsideTime, unknown_time};
 use crate::rows::ClassifiedRows;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankSteps, StepExclusion, StepSpan};
+use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::DeviceTrace;
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ pub(crate) fn step_times(rows: &ClassifiedRows<'_>) -> Vec<StepTime> {
     let busy_host = if spans.is_empty() {
         Intervals::default()
     } else {
-        host_intervals(device)
+        host_intervals(rows.trace)
     };
     // a step's time includes only its own rows: no other work takes part of it
     let outside = OutsideTime {
@@ -129,10 +129,10 @@ pub(crate) fn between_counted(steps: &[StepTime]) -> &[StepTime] {
 }
 
 /// Returns the intervals in which ops or calls run on any thread: during `backward`, the thread of
-/// the steps only waits for autograd's. Annotations name activity and are no work. O(n log n), near
-/// O(n).
-fn host_intervals(device: &DeviceTrace) -> Intervals {
-    let (ops, calls) = (&device.ops, &device.calls);
+/// the steps only waits for autograd's. Annotations name activity and are no work, except those of
+/// Gloo's communication. O(n log n), near O(n).
+fn host_intervals(trace: &LinkedTrace) -> Intervals {
+    let (ops, calls) = (&trace.device.ops, &trace.device.calls);
     let mut spans = vec![];
     for op in (0..ops.start.len()).filter(|op| !ops.annotation[*op]) {
         spans.push((ops.start[op].0, (ops.start[op] + ops.duration[op]).0));
@@ -140,7 +140,12 @@ fn host_intervals(device: &DeviceTrace) -> Intervals {
     for (start, duration) in calls.start.iter().zip(&calls.duration) {
         spans.push((start.0, (*start + *duration).0));
     }
-    // two sorted runs, which a stable sort merges
+    for node in trace.nodes.indices().map(|node| trace.nodes.get(node)) {
+        if node.kind == NodeKind::Collective && !node.on_device {
+            spans.push((node.start.0, (node.start + node.duration).0));
+        }
+    }
+    // sorted runs, which a stable sort merges
     spans.sort();
     let mut intervals = Intervals::default();
     for (start, end) in spans {

@@ -80,6 +80,9 @@ pub struct CauseEvidence {
     /// True if the trace has no call that waits for a device, so that host work may be a wait.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_wait: bool,
+    /// True if recording slowed the host down and the times contain this overhead.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_slowed: bool,
     /// True if the trace has stacks that could name the line.
     #[serde(skip)]
     pub has_stacks: bool,
@@ -254,6 +257,7 @@ impl CauseCandidate {
         }
         // Sums over ranks: the sentence names the number of ranks.
         sum.may_wait |= other.may_wait;
+        sum.host_slowed |= other.host_slowed;
         sum.other_subjects = sum.other_subjects.max(other.other_subjects);
         let exposed = [sum.exposed_ns, other.exposed_ns].into_iter().flatten();
         sum.exposed_ns = exposed.reduce(i64::saturating_add);

@@ -31,6 +31,9 @@ fn doubt_text(finding: &RunFinding) -> &'static str {
     if finding.figures.may_wait {
         return "; this may be waiting for the device: the trace records no calls that wait";
     }
+    if finding.figures.host_slowed {
+        return "; recording slowed the host down, so that the true gain is smaller";
+    }
     // Even for causes stated in the trace, the gain may depend on inferred waits.
     let is_stated = finding.kind.rule().is_none_or(|rule| !rule.inferred);
     if finding.inferred && is_stated {
@@ -199,7 +202,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("streams {subject} wait for each other, {times}, and hardly ever overlap")
         }
         CauseKind::LateRank => format!(
-            "it delays the other ranks: {} takes {typical} there, {compared_time} on others",
+            "its work takes longer, which the others wait for: {} takes {typical} there, {compared_time} on others",
             work_text(finding)
         ),
         CauseKind::RankImbalance => format!(

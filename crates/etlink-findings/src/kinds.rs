@@ -246,6 +246,14 @@ pub const KINDS: [KindRule; 24] = [
 ];
 
 impl CauseKind {
+    /// Returns true for causes whose gain grows with the time that ops and launches take on the host.
+    pub(crate) fn is_of_host_pace(self) -> bool {
+        matches!(
+            self,
+            CauseKind::HostWork | CauseKind::SmallKernels | CauseKind::OptimizerLaunches
+        )
+    }
+
     /// Returns the kind's row in the table.
     pub fn rule(self) -> Option<&'static KindRule> {
         KINDS.iter().find(|rule| rule.kind == self)

@@ -43,8 +43,11 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
         of_kind.truncate(MOST_OF_KIND);
         candidates.append(&mut of_kind);
     }
-    let (rank, first_ns) = (view.trace.report.rank, view.trace.report.window.start_ns);
+    let report = &view.trace.report;
+    let (rank, first_ns) = (report.rank, report.window.start_ns);
+    let is_slowed = report.overhead.is_some_and(|overhead| !overhead.is_removed);
     for one in &mut candidates {
+        one.evidence.host_slowed = is_slowed && one.kind.is_of_host_pace();
         if one.evidence.start_ns.is_some() {
             one.evidence.set_rank(rank, first_ns);
         }

@@ -1,7 +1,8 @@
 //! Device work launched before the recording or before the steps.
 
+use crate::device::launch::Launches;
 use crate::{LinkedTrace, NoLaunch, NodeKind};
-use etlink_model::{RowIdx, TableIdx, TimeNs};
+use etlink_model::{DeviceTrace, RowIdx, TableIdx, TimeNs};
 use std::collections::BTreeMap;
 
 /// A row that waits for work from before the recording. Times are by the clock of its device.
@@ -33,24 +34,26 @@ impl EarlierWait {
 /// True if a row was launched before the recording began. A row without an id (MTIA) was, if it ran
 /// before any recorded call.
 pub fn is_from_before(trace: &LinkedTrace, row: usize) -> bool {
-    match trace.row_no_launch[row] {
+    let start = trace.device.rows.start[row];
+    let start = trace.host_time(RowIdx::from_index(row), start);
+    is_launched_before(&trace.device, trace.row_no_launch[row], start)
+}
+
+fn is_launched_before(device: &DeviceTrace, launch: NoLaunch, start: TimeNs) -> bool {
+    match launch {
         NoLaunch::BeforeWindow => true,
         NoLaunch::NoCorrelation => {
-            let start = trace.device.rows.start[row];
-            let start = trace.host_time(RowIdx::from_index(row), start);
-            let first = trace.device.calls.start.first();
+            let first = device.calls.start.first();
             first.is_some_and(|first| start < *first)
         }
         _ => false,
     }
 }
 
-/// Lists rows that wait for work from before the recording: the first row of each device, and the
-/// first row of a queue while rows of the device run that were launched before the recording. First
-/// rows of other queues may wait for anything.
+/// Lists rows that wait for work from before the recording: those with a boundary and a launch.
 pub fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<EarlierWait> {
     let nodes = &trace.nodes;
-    let earlier = earlier_work(trace);
+    let earlier = EarlierWork::new(&trace.device, |row| is_from_before(trace, row));
     let mut waits = vec![];
     for node in nodes.indices() {
         let index = node.index();
@@ -66,15 +69,11 @@ pub fn waits_for_earlier_work(trace: &LinkedTrace) -> Vec<EarlierWait> {
             let calls = &trace.device.calls;
             let launched = calls.start[call.index()] + calls.duration[call.index()];
             let launched = trace.device_time(RowIdx::from_index(row), launched);
-            let work = &earlier[&trace.row_device(RowIdx::from_index(row))];
-            let is_first = work.first_row == row;
-            if is_first || work.last_end.is_some_and(|end| end >= launched) {
-                waits.push(EarlierWait {
-                    row,
-                    launched,
-                    is_first,
-                });
-            }
+            waits.push(EarlierWait {
+                row,
+                launched,
+                is_first: earlier.is_first(&trace.device, row),
+            });
         }
     }
     waits
@@ -111,31 +110,51 @@ pub(crate) fn earlier_work_end(trace: &LinkedTrace, start: TimeNs) -> TimeNs {
     until.into_values().min().unwrap_or(start)
 }
 
-/// Evidence of a device's work from before the recording.
-struct EarlierWork {
-    /// First row of the device.
-    first_row: usize,
-    /// End of the last row launched before the recording.
-    last_end: Option<TimeNs>,
-}
+/// Work of each device from before the recording: its first row, and the end of the last row that
+/// was launched before.
+#[derive(Default)]
+pub(crate) struct EarlierWork(BTreeMap<i64, (usize, Option<TimeNs>)>);
 
-/// Collects the earlier work per device. O(rows).
-fn earlier_work(trace: &LinkedTrace) -> BTreeMap<i64, EarlierWork> {
-    let rows = &trace.device.rows;
-    let mut devices: BTreeMap<i64, EarlierWork> = BTreeMap::new();
-    // Rows are sorted by start.
-    for row in 0..rows.len() {
-        let work = devices
-            .entry(trace.row_device(RowIdx::from_index(row)))
-            .or_insert(EarlierWork {
-                first_row: row,
-                last_end: None,
-            });
-        if is_from_before(trace, row) {
-            work.last_end = work
-                .last_end
-                .max(Some(rows.start[row] + rows.duration[row]));
+impl EarlierWork {
+    /// Collects the work; `is_from_before`: true for rows launched before the recording. O(rows).
+    fn new(device: &DeviceTrace, is_from_before: impl Fn(usize) -> bool) -> EarlierWork {
+        let rows = &device.rows;
+        let mut devices = BTreeMap::new();
+        // Rows are sorted by start.
+        for row in 0..rows.len() {
+            let number = device.queues[rows.queue[row].index()].device;
+            let (_, last_end) = devices.entry(number).or_insert((row, None));
+            if is_from_before(row) {
+                *last_end = (*last_end).max(Some(rows.start[row] + rows.duration[row]));
+            }
         }
+        EarlierWork(devices)
     }
-    devices
+
+    /// Collects the work of rows that are on the host's clock. O(rows).
+    pub(crate) fn of_launches(device: &DeviceTrace, launches: &Launches) -> EarlierWork {
+        let (launch, start) = (&launches.no_launch, &device.rows.start);
+        EarlierWork::new(device, |row| {
+            is_launched_before(device, launch[row], start[row])
+        })
+    }
+
+    fn of_device(&self, device: &DeviceTrace, row: usize) -> Option<&(usize, Option<TimeNs>)> {
+        let queue = &device.queues[device.rows.queue[row].index()];
+        self.0.get(&queue.device)
+    }
+
+    /// Returns true if a row is the first of its device.
+    fn is_first(&self, device: &DeviceTrace, row: usize) -> bool {
+        let work = self.of_device(device, row);
+        work.is_some_and(|(first, _)| *first == row)
+    }
+
+    /// Returns true if the first row of a queue, launched by a call that ended at `launched`, may
+    /// wait for such work: the first row of its device, and rows launched while such work runs.
+    pub(crate) fn may_delay(&self, device: &DeviceTrace, row: usize, launched: TimeNs) -> bool {
+        let work = self.of_device(device, row);
+        let is_running = work.is_some_and(|(_, end)| end.is_some_and(|end| end >= launched));
+        is_running || self.is_first(device, row)
+    }
 }

@@ -407,7 +407,6 @@ fn read_and_link(
     progress.phase("linking");
     let mut trace = link_traces(job, host, device, options)?;
     trace.report.notes.extend(notes);
-    trace.report.notes.extend(job.manifest.cost.clone());
     trace.report.notes.extend(step_note);
     trace.report.notes.extend(flight_note);
     // captured ops are added after linking, which assigns launches to graphs

@@ -199,6 +199,7 @@ impl RunManifest {
     pub fn describe_ranks(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
         let ranks = self.listed_ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
+        let cost = self.cost();
         for found in found.iter_mut() {
             let Some(rank) = found.rank.and_then(|rank| ranks.get(&rank)) else {
                 continue;
@@ -209,7 +210,7 @@ impl RunManifest {
                 is_interleaved: found
                     .rank
                     .is_some_and(|rank| self.interleaved.contains(&rank)),
-                cost: None,
+                cost: cost.clone(),
                 plain_step: plain_step(rank),
             };
         }
@@ -248,7 +249,6 @@ impl RunManifest {
         }
         notes.extend(self.other_steps(&name));
         notes.extend(self.other_clocks(&name));
-        notes.extend(self.cost());
         let said = ranks
             .values()
             .find_map(|rank| rank.process.world)

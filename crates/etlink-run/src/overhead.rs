@@ -93,17 +93,15 @@ pub(crate) fn link_without_overhead(
         Overhead::Remove => (true, plain),
         Overhead::Step(step) => (true, Some(step)),
     };
+    let overhead = slowed.map(|per_op_ns| RecordingOverhead {
+        per_op_ns,
+        ..RecordingOverhead::default()
+    });
     if !is_tried {
         let mut trace = link(host, device)?;
-        trace.report.overhead = slowed.map(|per_op_ns| RecordingOverhead {
-            per_op_ns,
-            ..RecordingOverhead::default()
-        });
-        // Where a manifest has the times of other steps, it states the slowdown itself.
-        if plain.is_none() {
-            let note = trace.report.overhead.as_ref().map(overhead_note);
-            trace.report.notes.extend(note);
-        }
+        let note = overhead.as_ref().map(overhead_note);
+        trace.report.notes.extend(manifest.cost.clone().or(note));
+        trace.report.overhead = overhead;
         return Ok(trace);
     }
     let mut recorded = link(host.clone(), device)?;
@@ -111,7 +109,9 @@ pub(crate) fn link_without_overhead(
         Ok(removed) => removed,
         Err(reason) => {
             let note = format!("times are as recorded, with the overhead of recording: {reason}");
+            recorded.report.notes.extend(manifest.cost.clone());
             recorded.report.notes.push(note);
+            recorded.report.overhead = overhead;
             return Ok(recorded);
         }
     };

@@ -284,8 +284,7 @@ pub struct ManifestEntry {
     /// True if the host trace covers other steps than the device trace: `etlink record
     /// --interleave`.
     pub is_interleaved: bool,
-    /// Note on the overhead of recording, for a trace that is given alone, where no other note
-    /// states it.
+    /// Note on the time of recorded steps relative to others, if recording slowed them down much.
     pub cost: Option<String>,
     /// Median length of steps that were not recorded, ns.
     pub plain_step: Option<DurationNs>,

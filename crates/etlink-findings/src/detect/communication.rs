@@ -31,7 +31,7 @@ struct CollectiveGroup {
     /// Total bytes of all messages, if each message has a size.
     bytes: Option<u64>,
     longest: Option<(i64, i64)>,
-    /// Spans on the device.
+    /// Start and end of each.
     spans: Vec<(i64, i64)>,
     /// Time that the host blocks in copies queued behind the collectives, in ns.
     host_waited_ns: i64,
@@ -68,9 +68,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             let (start, end) = communication_span(view, &waits, index);
             let length = end.saturating_sub(start);
             group.times.push(length);
-            if node.on_device {
-                group.spans.push((start, end));
-            }
+            group.spans.push((start, end));
             if group.longest.is_none_or(|(longest, _)| length > longest) {
                 group.longest = Some((length, start));
             }
@@ -92,9 +90,8 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     let mut candidates = vec![];
     let computation = computation_time(view);
     for (subject, mut group) in groups {
-        // For the host, nothing shows concurrent computation.
-        let exposed_ns = (!group.spans.is_empty())
-            .then(|| CoveredTime::new(std::mem::take(&mut group.spans)).without(&computation));
+        // Calls on several threads or streams overlap: each moment counts once.
+        let covered = CoveredTime::new(std::mem::take(&mut group.spans));
         let evidence = CauseEvidence {
             count: group.times.len() as u64,
             time_ns: sum_ns(group.times.iter().copied()),
@@ -102,7 +99,7 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             message_bytes: group
                 .bytes
                 .map(|bytes| bytes / group.times.len().max(1) as u64),
-            exposed_ns,
+            exposed_ns: Some(covered.without(&computation)),
             start_ns: group.longest.map(|(_, start)| start),
             end_ns: group
                 .longest

@@ -143,6 +143,7 @@ fn random_figures(random: &mut Random, kind: CauseKind, window_ns: i64) -> Cause
         python_lines: random.below(4) as u64,
         before_launches_ns: random.time(time_ns),
         may_wait: random.chance(),
+        host_slowed: random.chance(),
         ..CauseEvidence::default()
     }
 }
@@ -183,7 +184,9 @@ fn each_clause_of_a_finding_holds() {
             figures.may_wait,
             "{sentence}"
         );
-        let hangs = finding.inferred && !rule.inferred && !figures.may_wait;
+        let slowed = figures.host_slowed && !figures.may_wait;
+        assert_eq!(says("recording slowed the host"), slowed, "{sentence}");
+        let hangs = finding.inferred && !rule.inferred && !figures.may_wait && !slowed;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");
         let says_others = says(" and 1 other ") || says(" and 2 other ");
         assert!(!says_others || figures.other_subjects > 0, "{sentence}");

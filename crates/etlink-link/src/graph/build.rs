@@ -7,6 +7,7 @@
 use crate::device::launch::Launches;
 use crate::device::waits::Waits;
 use crate::device::{row_end, row_name};
+use crate::earlier_work::EarlierWork;
 use crate::graph::draft::{Draft, SlotIdx};
 use crate::graph::edges::{Edge, Edges};
 use crate::graph::kinds::{EdgeKind, NoLaunch, NodeKind};
@@ -29,6 +30,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 struct Graph<'t> {
     device: &'t DeviceTrace,
     launches: &'t Launches,
+    earlier: EarlierWork,
     waits: &'t Waits,
     draft: Draft,
     /// First slot of each call.
@@ -81,6 +83,7 @@ pub(crate) fn build(
     let mut graph = Graph {
         device,
         launches,
+        earlier: EarlierWork::of_launches(device, launches),
         waits,
         draft,
         call_slot,
@@ -120,15 +123,15 @@ impl Causes {
     }
 
     /// Returns the delay needed before a row that starts at `start`, and the start of the delay.
-    /// The first row of a queue may wait for something that began before the recording.
-    fn delay(&self, start: TimeNs, begin: TimeNs, is_first: bool) -> Option<(NodeKind, TimeNs)> {
-        let late = self.end.is_none_or(|end| start - end > self.limit);
-        match is_first {
-            // Only the first row of a queue gets a boundary: later rows cannot be delayed by the
-            // time before the recording.
-            true => late.then_some((NodeKind::Boundary, begin)),
-            false => late.then_some((NodeKind::UnexplainedWait, self.end.unwrap_or(begin))),
-        }
+    /// `from_before`: the row may wait for something that began before the recording.
+    fn delay(&self, start: TimeNs, begin: TimeNs, from_before: bool) -> Option<(NodeKind, TimeNs)> {
+        let is_late = self.end.is_none_or(|end| start - end > self.limit);
+        let delay = if from_before {
+            (NodeKind::Boundary, begin)
+        } else {
+            (NodeKind::UnexplainedWait, self.end.unwrap_or(begin))
+        };
+        is_late.then_some(delay)
     }
 }
 
@@ -321,10 +324,10 @@ impl Graph<'_> {
                 follows
                     .clone()
                     .for_each(|previous| causes.add(previous.end, WAIT_LATENCY));
-                // The delay precedes its row in the draft, which changes the row's slot: `is_first`
-                // is computed before.
+                // Only the first row of a queue can be delayed by the time before the recording.
                 let is_first = self.draft.next_row() == first;
-                let delay = causes.delay(start, begin, is_first);
+                let from_before = is_first && self.may_wait_for_earlier_work(row);
+                let delay = causes.delay(start, begin, from_before);
                 // Places on a queue never decrease, nor precede the launch: clocks can show a row
                 // before the node that launched it, and edges must lead to higher numbers.
                 let latest = self.latest_place.get(&row);
@@ -374,6 +377,15 @@ impl Graph<'_> {
             }
             self.draft.close_queue(first);
         }
+    }
+
+    /// Returns true if the first row of a queue may wait for work from before the recording.
+    fn may_wait_for_earlier_work(&self, row: RowIdx) -> bool {
+        let (calls, row) = (&self.device.calls, row.index());
+        let call = self.launches.row_call[row].get();
+        let call = call.filter(|_| self.launches.no_launch[row] == NoLaunch::Launched);
+        let launched = call.map(|call| calls.start[call.index()] + calls.duration[call.index()]);
+        launched.is_none_or(|launched| self.earlier.may_delay(self.device, row, launched))
     }
 
     /// True if a row follows the row before it on its stream although that one still runs when the

@@ -56,7 +56,7 @@ pub use steps::{
     OPTIMIZER_STEP, RankSteps, SeparateRanges, StepExclusion, StepSpan, step_definition,
 };
 pub use stragglers::{
-    StepStragglers, StragglerStats, step_began_later, step_stragglers, straggler_stats,
+    StepStragglers, StragglerStats, step_began_later, step_stragglers, straggler_stats, worst_rank,
 };
 pub use summary::{
     CommExtent, Communication, GroupIdentity, LostCommunication, Peers, RankSummary,

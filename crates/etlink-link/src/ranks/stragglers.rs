@@ -53,6 +53,25 @@ impl StragglerStats {
     pub fn is_late(&self) -> bool {
         self.caused_ns > self.caused_uncertainty_ns
     }
+
+    /// Waits of others for its work, unless the clocks do not show them; ns.
+    pub fn waits_for_work_ns(&self) -> i64 {
+        if self.is_late() { self.caused_ns } else { 0 }
+    }
+
+    /// Waits of others for its work and its late starts, ns.
+    pub fn waits_for_it_ns(&self) -> i64 {
+        self.waits_for_work_ns().saturating_add(self.began_late_ns)
+    }
+}
+
+/// Returns the rank with the largest value, if any is positive; the first on a tie.
+pub fn worst_rank(
+    ranks: &[StragglerStats],
+    of: fn(&StragglerStats) -> i64,
+) -> Option<&StragglerStats> {
+    let late = ranks.iter().filter(|rank| of(rank) > 0);
+    late.max_by_key(|rank| (of(rank), std::cmp::Reverse(rank.rank)))
 }
 
 /// Stragglers in one step, over all ranks.

@@ -1,10 +1,10 @@
 //! Head of the page: one sentence, and tiles of one figure each.
 
-use super::{MemoryChart, RankStats, ReportPage, ReportRank};
+use super::{MemoryChart, ReportPage, ReportRank};
 use etlink_analyze::{Utilization, UtilizationWindow, counted_steps};
 use etlink_link::LinkReport;
-use etlink_link::ranks::step_definition;
-use etlink_model::{GlobalRank, Severity};
+use etlink_link::ranks::{StragglerStats, step_definition, worst_rank};
+use etlink_model::Severity;
 use serde::Serialize;
 
 /// A figure at the top of the page.
@@ -151,17 +151,6 @@ fn step_time(page: &ReportPage<'_>) -> Option<(i64, String)> {
     Some((mean_ns, of))
 }
 
-/// Returns the rank for whose work the others waited longest, and that time in ns.
-fn worst_straggler(page: &ReportPage<'_>) -> Option<(GlobalRank, i64)> {
-    let late = page
-        .met?
-        .ranks
-        .iter()
-        // `max_by_key` takes the last of equals; this names the lowest rank among them.
-        .max_by_key(|rank| (rank.caused_ns, std::cmp::Reverse(rank.rank)))?;
-    (late.caused_ns > 0).then_some((late.rank, late.caused_ns))
-}
-
 /// Returns the tiles that the traces have figures for, in the order of a reader's questions.
 pub(super) fn summary_cards(page: &ReportPage<'_>) -> Vec<SummaryCard> {
     let cards = [
@@ -219,12 +208,21 @@ fn memory_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
 }
 
 fn straggler_card(page: &ReportPage<'_>) -> Option<SummaryCard> {
-    let (rank, ns) = worst_straggler(page)?;
-    let caveat = page.met.map(RankStats::clock_caveat).unwrap_or_default();
+    let met = page.met?;
+    let late = worst_rank(&met.ranks, StragglerStats::waits_for_it_ns)?;
+    let waited = time_text(late.waits_for_it_ns());
+    let began_late = if late.began_late_ns > 0 {
+        format!(", {} because it began later", time_text(late.began_late_ns))
+    } else {
+        String::new()
+    };
     Some(SummaryCard {
         name: "Straggler",
-        value: format!("rank {rank}"),
-        note: format!("others waited {} in total{caveat}", time_text(ns)),
+        value: format!("rank {}", late.rank),
+        note: format!(
+            "others waited {waited} in total{began_late}{}",
+            met.clock_caveat()
+        ),
     })
 }
 

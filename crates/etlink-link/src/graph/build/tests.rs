@@ -19,6 +19,7 @@ impl Parts {
         Graph {
             device: &self.device,
             launches: &self.launches,
+            earlier: EarlierWork::default(),
             waits: &self.waits,
             draft,
             call_slot,

@@ -9,7 +9,7 @@ use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{
     CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
-    step_definition, transfer_totals,
+    step_definition, transfer_totals, worst_rank,
 };
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
@@ -132,7 +132,7 @@ fn who_held_up(one: &RanksReport) -> String {
     let share = |ns: i64| format!("{} ({})", time(ns), percent_of(ns, waited));
     let mut said = vec![];
     let began = sum(|rank| rank.began_late_ns);
-    if let Some(late) = most_of(&one.ranks, |rank| rank.began_late_ns) {
+    if let Some(late) = worst_rank(&one.ranks, |rank| rank.began_late_ns) {
         let rank = late.rank;
         said.push(if late.began_late_ns == began {
             let what = if one.began_steps_later.contains(&rank) {
@@ -149,9 +149,8 @@ fn who_held_up(one: &RanksReport) -> String {
             )
         });
     }
-    let late_by = |rank: &StragglerStats| if rank.is_late() { rank.caused_ns } else { 0 };
-    let late = most_of(&one.ranks, late_by);
-    if let Some(late) = late.or_else(|| most_of(&one.ranks, |rank| rank.caused_ns)) {
+    let late = worst_rank(&one.ranks, StragglerStats::waits_for_work_ns);
+    if let Some(late) = late.or_else(|| worst_rank(&one.ranks, |rank| rank.caused_ns)) {
         let rank = late.rank;
         said.push(if late.is_late() {
             format!("{} for work of rank {rank}", share(late.caused_ns))
@@ -174,13 +173,6 @@ fn cut_text(one: &RanksReport) -> String {
     let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     cut_line(&labels, false)
-}
-
-/// Returns the rank with the largest value, if any is positive; the first on a tie, so that every
-/// run names the same one.
-fn most_of(ranks: &[StragglerStats], of: fn(&StragglerStats) -> i64) -> Option<&StragglerStats> {
-    let late = ranks.iter().filter(|rank| of(rank) > 0);
-    late.max_by_key(|rank| (of(rank), Reverse(rank.rank)))
 }
 
 /// Formats the waiting times by step, and in total, with the ranks waited for.
@@ -212,7 +204,7 @@ fn by_step(one: &RanksReport) -> String {
         let [length, apart] = [step.length_ns, step.begin_spread_ns]
             .map(|ns| if is_step { time(ns) } else { "-".into() });
         let all = (step.waited_ns, step.began_late_ns);
-        let late = most_of(&step.stragglers, |rank| rank.caused_ns);
+        let late = worst_rank(&step.stragglers, |rank| rank.caused_ns);
         table.add(straggler_cells(
             name,
             [length, apart],
@@ -231,7 +223,7 @@ fn by_step(one: &RanksReport) -> String {
                     began.saturating_add(step.began_late_ns),
                 )
             });
-        let late = most_of(&one.ranks, |rank| rank.caused_ns);
+        let late = worst_rank(&one.ranks, |rank| rank.caused_ns);
         let times = ["-".into(), "-".into()];
         let collectives = one.collectives.len() as u64;
         table.add(straggler_cells("(all)", times, collectives, all, late));

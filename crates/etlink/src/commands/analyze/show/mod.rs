@@ -11,6 +11,7 @@ use crate::args::AnalyzeArgs;
 use crate::table::{self, Grid, Limit, count, percent, percent_of, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
 use etlink_link::limits::LOST_PART;
+use etlink_link::ranks::{StragglerStats, worst_rank};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -41,26 +42,25 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
     out += &busy_sentence(one);
     out += &gaps::idle_sentence(one);
     out += &finding_lines(one);
-    if let Some(last) = one
-        .stragglers
-        .iter()
-        // name a rank only if others waited for it
-        .filter(|rank| rank.caused_ns > 0)
-        .max_by_key(|rank| rank.caused_ns)
-    {
+    if let Some(late) = worst_rank(&one.stragglers, StragglerStats::waits_for_it_ns) {
+        let among = if one.told.absent.is_empty() && args.choice.ranks.is_none() {
+            ""
+        } else {
+            "among these ranks, "
+        };
+        let began_late = if late.began_late_ns > 0 {
+            format!(" and {} because it began later", time(late.began_late_ns))
+        } else {
+            String::new()
+        };
         let _ = writeln!(
             out,
-            "{}rank {} delays the others most: they wait {} for its work between collectives, summed \
-            over ranks; it is last at {} of {}",
-            if one.told.absent.is_empty() && args.choice.ranks.is_none() {
-                ""
-            } else {
-                "among these ranks, "
-            },
-            last.rank,
-            time(last.caused_ns),
-            last.last,
-            count(last.collectives, "collective"),
+            "{among}rank {} delays the others most: they wait {} for its work between \
+             collectives{began_late}, summed over ranks; it is last at {} of {}",
+            late.rank,
+            time(late.waits_for_work_ns()),
+            late.last,
+            count(late.collectives, "collective"),
         );
     }
     out += &one.told.cut_line();
