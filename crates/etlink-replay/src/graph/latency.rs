@@ -103,6 +103,9 @@ pub(super) fn edge_latencies(
                 // quicker cause would change nothing.
                 let least = slack.min(DurationNs::ZERO);
                 low[class].min(DurationNs(slack.0 - 1)).max(least)
+            } else if slack >= DurationNs::ZERO {
+                // Only a row that overlapped its predecessor may do so.
+                typical[class].max(DurationNs::ZERO)
             } else {
                 typical[class]
             };
@@ -158,18 +161,22 @@ fn deciding_edge(
 /// Returns per class the median latency of the edges that decided beyond doubt, and the latency
 /// that nine of ten exceed.
 fn typical_latencies(graph: &ReplayGraph, starts: &[TimeNs]) -> (Vec<DurationNs>, Vec<DurationNs>) {
-    let mut typical = vec![];
-    for (kind, target) in all_classes() {
-        typical.push(LatencyClass(kind, target).default_latency());
-    }
-    let mut low = typical.clone();
+    let classes = all_classes().map(|(kind, target)| LatencyClass(kind, target));
+    let default: Vec<DurationNs> = classes.map(LatencyClass::default_latency).collect();
+    let [mut low, mut typical, mut high] = [(); 3].map(|()| default.clone());
     let clear = samples(graph, starts, |_| CLEAR_MARGIN);
-    let has_clear = take_medians(clear, (&mut typical, &mut low), |_| true);
+    take_medians(clear, [&mut low, &mut typical, &mut high], |_| true);
+    // Launches can take longer than that margin, and differ within a recording if a clock drifts.
+    let long = high.clone();
+    [low, typical, high] = [(); 3].map(|()| default.clone());
+    let clear = samples(graph, starts, |class| long[class].max(CLEAR_MARGIN));
+    let has_clear = take_medians(clear, [&mut low, &mut typical, &mut high], |_| true);
     // A class without such edges uses edges whose source ended after the others' latency had passed
     // as well. The defaults of devices are too rough for this.
-    let by_latency = samples(graph, starts, |class| typical[class]);
+    let by_latency = samples(graph, starts, |class| high[class]);
     let others = |class: usize| !has_clear[class];
-    take_medians(by_latency, (&mut typical, &mut low), others);
+    let mut unused = default;
+    take_medians(by_latency, [&mut low, &mut typical, &mut unused], others);
     (typical, low)
 }
 
@@ -204,11 +211,11 @@ fn samples(
     by_class
 }
 
-/// Writes the medians of the wanted classes to `typical`, and their first deciles to `low`. Returns
-/// which classes have a median.
+/// Writes the first decile, the median and the ninth decile of the wanted classes. Returns which
+/// classes have them.
 fn take_medians(
     mut by_class: Vec<Vec<DurationNs>>,
-    (typical, low): (&mut [DurationNs], &mut [DurationNs]),
+    [low, typical, high]: [&mut [DurationNs]; 3],
     is_wanted: impl Fn(usize) -> bool,
 ) -> Vec<bool> {
     let mut has_median = vec![false; by_class.len()];
@@ -220,7 +227,8 @@ fn take_medians(
             None
         };
         if let Some(last) = last {
-            (typical[class], low[class]) = (latencies[last / 2], latencies[last / 10]);
+            (low[class], typical[class]) = (latencies[last / 10], latencies[last / 2]);
+            high[class] = latencies[last - last / 10];
             has_median[class] = true;
         }
     }

@@ -32,7 +32,7 @@ fn overlapping(overlap: i64) -> TraceBuilder {
 
 #[test]
 fn what_overlaps_moves_with_the_kernel_ahead() {
-    for overlap in [0, 1, 2, 5, 10, 15] {
+    for overlap in [0, 1, 2, 5, 10, 15, 19, 20] {
         let draw = overlapping(overlap);
         // A ten-fold `a` delays everything after it.
         let [before, longer] = makespans(&draw, "a=10");
@@ -41,6 +41,9 @@ fn what_overlaps_moves_with_the_kernel_ahead() {
         // and the rest of the overlap remain.
         let [before, shorter] = makespans(&draw, "a=0.1");
         let saved = 45 - (overlap - 5).max(0);
-        assert_eq!(before - shorter, 20 * saved * US, "{overlap}");
+        let error = before - shorter - 20 * saved * US;
+        // Of kernels that end at once, it is unknown which the next one waits for 1 us more.
+        let unknown = if overlap == 20 { 20 * US } else { 0 };
+        assert!(error.abs() <= unknown, "{overlap}: {error}");
     }
 }
