@@ -14,6 +14,7 @@
 
 use crate::law::fixed_ns;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Number of neighbours.
@@ -22,6 +23,9 @@ const NEIGHBOURS: usize = 5;
 const OTHER_KIND: f64 = 1.0;
 /// Distance below which neighbours weigh about the same.
 const NEAR: f64 = 0.1;
+
+/// Longest duration of an op that is believed: an hour, ns.
+const LONGEST_NS: i64 = 3_600_000_000_000;
 
 /// Name and version of the format of files.
 const SCHEMA: &str = "etlink.kernels";
@@ -60,23 +64,44 @@ impl LearnedOp {
     /// without a tensor.
     pub fn first_dtype(types: &str) -> &str {
         let names = types.split('"').skip(1).step_by(2);
+        // a device trace does not tell the types in a list
+        let names = names.filter(|name| !name.starts_with("GenericList"));
         let inner = names.map(|name| match name.split_once("Tensor(") {
             Some((_, inner)) => inner.split([')', ',']).next().unwrap_or(inner),
             None => name,
         });
-        let mut tensors = inner.filter(|name| {
-            let not_tensors = [
-                "",
-                "None",
-                "Scalar",
-                "ScalarList",
-                "TensorList",
-                "Int",
-                "Bool",
-            ];
-            !not_tensors.contains(name) && !name.starts_with("GenericList")
-        });
+        let no_tensors = [
+            "",
+            "None",
+            "Scalar",
+            "ScalarList",
+            "TensorList",
+            "Int",
+            "Bool",
+        ];
+        let mut tensors = inner.filter(|name| !no_tensors.contains(name));
         tensors.next().unwrap_or("")
+    }
+
+    /// Returns the lists of an op's inputs in a form that all recorders share: a host trace has an
+    /// empty list for each number in a list of numbers, a device trace has one for the whole.
+    pub fn plain_lists(text: &str) -> String {
+        let is_numbers = |list: &serde_json::Value| match list.as_array() {
+            Some(inner) if !inner.is_empty() => {
+                inner.iter().all(|one| one == &serde_json::json!([]))
+            }
+            _ => false,
+        };
+        let Ok(mut lists) = serde_json::from_str::<Vec<serde_json::Value>>(text) else {
+            return text.to_owned();
+        };
+        for list in &mut lists {
+            if is_numbers(list) {
+                *list = serde_json::json!([]);
+            }
+        }
+        let plain = serde_json::to_string(&lists);
+        plain.map_or_else(|_| text.to_owned(), |plain| plain.replace(',', ", "))
     }
 }
 
@@ -145,7 +170,14 @@ impl LearnedTimes {
         }
         let mut times = LearnedTimes::default();
         for (line, text) in lines {
-            let op = serde_json::from_str(text).map_err(|error| fails(line, error.to_string()))?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let op: LearnedOp =
+                serde_json::from_str(text).map_err(|error| fails(line, error.to_string()))?;
+            if !(1..=LONGEST_NS).contains(&op.ns) {
+                return Err(fails(line, format!("{} ns is no duration of an op", op.ns)));
+            }
             times.add(op);
         }
         times.add_sources(head.sources);
@@ -182,7 +214,7 @@ impl LearnedTimes {
         match ops.binary_search_by_key(&arguments(&op), arguments) {
             Ok(at) => {
                 let known = &ops[at];
-                if (op.count, -op.ns) > (known.count, -known.ns) {
+                if (op.count, Reverse(op.ns)) > (known.count, Reverse(known.ns)) {
                     ops[at] = op;
                 }
             }
@@ -230,14 +262,16 @@ impl LearnedTimes {
             asked.dtype.clone(),
         );
         let known = self.groups.get(&key)?;
+        // without shapes nothing tells how much an op does
+        if asked.bytes == 0 {
+            return None;
+        }
         let is_same = |op: &&LearnedOp| {
             (&op.op, &op.shapes, &op.strides) == (&asked.op, &asked.shapes, &asked.strides)
+                && op.operations == asked.operations
         };
         if let Some(same) = known.iter().find(is_same) {
             return Some((same.ns as f64, LearnedBasis::SameShapes));
-        }
-        if asked.bytes == 0 {
-            return None;
         }
         let others = known.iter().filter(|op| op.bytes > 0 && op.ns > 0);
         let mut near: Vec<(f64, &LearnedOp)> = others.map(|op| (distance(asked, op), op)).collect();

@@ -9,6 +9,7 @@
 //! recording process and time of a file distinguish two ranks from two recordings of one rank
 //! (`recorded`).
 
+mod axes;
 mod candidate;
 mod copies;
 mod dumps;

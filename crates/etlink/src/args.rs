@@ -37,7 +37,7 @@ pub use report::ReportArgs;
 pub use repro::ReproArgs;
 pub use schedule::{ScheduleArgs, TorchScheduleArgs};
 pub use simulated::SimulatedArgs;
-pub use top::{FoldedTime, TableArgs, TopArgs};
+pub use top::{FoldedTime, TableArgs, TopArgs, TopGrouping};
 pub use trigger::TriggerArgs;
 
 use crate::notes::Verbosity;

@@ -54,6 +54,7 @@ mod cut_traces;
 pub mod documents;
 mod envelope;
 mod kernel_rules;
+mod learned_times;
 mod notes;
 mod op_tables;
 mod own_command;

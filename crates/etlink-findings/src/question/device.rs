@@ -20,6 +20,10 @@ const PEAK_ERROR: f64 = 1.1;
 /// Error of a duration that was recorded on the device, in another run.
 const RECORDED_ERROR: f64 = 0.05;
 
+/// Distance from which neighbours tell less than the op's own duration and the peak rates of two
+/// devices of one vendor, which run the same kernels. Across vendors they tell more.
+const FAR: f64 = 2.0;
+
 /// Devices of a change.
 struct Change {
     own: DevicePeaks,
@@ -36,6 +40,9 @@ pub(super) fn change_device(
     learned: Option<&LearnedTimes>,
 ) -> Result<RankAnswer, String> {
     let change = Change::new(trace, name)?;
+    if learned.is_none() && change.own.name() == change.other.name() {
+        return Err(format!("it was recorded on {}", change.own.name()));
+    }
     let built_in = match learned {
         Some(_) => LearnedTimes::default(),
         None => LearnedTimes::built_in().map_err(|error| error.to_string())?,
@@ -78,7 +85,7 @@ pub(super) fn change_device(
     let by_peaks = times.share(|(_, basis)| basis == PredictionBasis::PeakRates);
     let notes = if by_peaks > MOST_BY_PEAKS {
         vec![format!(
-            "{:.0} % of the kernel time follows from peak rates alone, and is a bound: `etlink learn` \
+            "{:.0} % of the kernel time follows from peak rates alone: `etlink learn` \
              collects times of ops from recordings of that device",
             100.0 * by_peaks
         )]
@@ -136,6 +143,7 @@ fn learned_factors(
         {
             let basis = match basis {
                 LearnedBasis::SameShapes => PredictionBasis::SameShapes,
+                LearnedBasis::Neighbours(far) if *far > FAR && change.is_one_vendor() => continue,
                 LearnedBasis::Neighbours(_) => PredictionBasis::Neighbours,
             };
             factors.insert(op, (*predicted / ns as f64, basis));
@@ -176,8 +184,8 @@ fn asked_op(call: &OpCall<'_>, work: &RooflineWork) -> LearnedOp {
         formula: work.formula.name().to_owned(),
         dtype: LearnedOp::first_dtype(call.types).to_owned(),
         op: call.name.to_owned(),
-        shapes: list_text(call.shapes),
-        strides: list_text(call.strides),
+        shapes: LearnedOp::plain_lists(&list_text(call.shapes)),
+        strides: LearnedOp::plain_lists(&list_text(call.strides)),
         operations: if has_operations { work.operations } else { 0 },
         bytes: work.bytes,
         ..LearnedOp::default()
@@ -188,6 +196,7 @@ impl Change {
     fn new(trace: &LinkedTrace, name: &str) -> Result<Change, String> {
         let other = DevicePeaks::find_short(name).ok_or_else(|| unknown_device(name))?;
         let own_name = trace.device.header.devices.first();
+        let own_name = own_name.filter(|name| !name.is_empty());
         let own_name = own_name.ok_or("it does not name its device")?;
         let own = DevicePeaks::find(own_name, None).ok_or_else(|| unknown_device(own_name))?;
         let memory = own.gb_per_s.zip(other.gb_per_s);
@@ -199,6 +208,12 @@ impl Change {
             own_memory,
             other_memory,
         })
+    }
+
+    /// True if both devices are of AMD or both of NVIDIA.
+    fn is_one_vendor(&self) -> bool {
+        let [own, other] = [&self.own, &self.other].map(|peaks| peaks.name().starts_with("mi"));
+        own == other
     }
 
     /// Ratio of the times of work at the peak rates. Most kernels of unknown work are elementwise and

@@ -232,10 +232,10 @@ fn sent_bytes(split: &str, bytes: u64, ranks: usize) -> Option<Vec<u64>> {
     if parts.is_empty() {
         return Some(vec![bytes / n; ranks]);
     }
-    let sum: u64 = parts.iter().sum();
+    let sum: u128 = parts.iter().copied().map(u128::from).sum();
     if parts.len() != ranks || sum == 0 {
         return None;
     }
-    let of_part = |part: u64| (u128::from(bytes) * u128::from(part) / u128::from(sum)) as u64;
+    let of_part = |part: u64| (u128::from(bytes) * u128::from(part) / sum) as u64;
     Some(parts.into_iter().map(of_part).collect())
 }

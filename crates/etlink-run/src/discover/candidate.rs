@@ -1,6 +1,6 @@
 //! Facts about a file before it is read, from its name, its beginning, and the manifest.
 
-use super::recorded::{ends_in_axis, places};
+use super::axes::{ends_in_axis, places};
 use super::recorder::Recorder;
 use crate::Progress;
 use crate::error::RunError;

@@ -4,7 +4,8 @@ use super::ops::read_ops;
 use super::print_report;
 use crate::Outcome;
 use crate::args::LearnArgs;
-use crate::kernel_rules::{file_text, read_rules};
+use crate::kernel_rules::read_rules;
+use crate::learned_times::read_learned;
 use crate::table::{self, count};
 use anyhow::{Context, Result, bail};
 use etlink_analyze::{DevicePeaks, OpTotals, PeakTable, RankOps};
@@ -51,15 +52,6 @@ pub fn run(args: &LearnArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Reads a file of learned times.
-///
-/// # Errors
-/// The file cannot be read, or is no such file.
-pub fn read_learned(path: &Path) -> Result<LearnedTimes> {
-    let text = file_text(path)?;
-    LearnedTimes::from_text(&text).with_context(|| path.display().to_string())
-}
-
 fn is_learned(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "etk")
 }
@@ -78,8 +70,10 @@ fn add_rank(times: &mut LearnedTimes, ops: &RankOps) -> Result<()> {
     let device = peaks.name();
     let has_bus = |op: &OpTotals| op.kernel.contains("HtoD") || op.kernel.contains("DtoH");
     let known = ops.ops.iter();
-    // copies from and to the host depend on the bus, not on the device
-    let known = known.filter(|op| !op.op.is_empty() && !op.types.is_empty() && !has_bus(op));
+    // copies from and to the host depend on the bus, not on the device; without shapes nothing tells
+    // how much an op does
+    let known = known.filter(|op| !op.op.is_empty() && op.bytes.is_some_and(|bytes| bytes > 0));
+    let known = known.filter(|op| op.median_ns > 0 && !has_bus(op));
     known.for_each(|op| times.add(learned_op(op, &device)));
     Ok(())
 }
@@ -94,8 +88,8 @@ fn learned_op(op: &OpTotals, device: &str) -> LearnedOp {
             .to_owned(),
         dtype: LearnedOp::first_dtype(&op.types).to_owned(),
         op: op.op.clone(),
-        shapes: op.shapes.clone(),
-        strides: op.strides.clone(),
+        shapes: LearnedOp::plain_lists(&op.shapes),
+        strides: LearnedOp::plain_lists(&op.strides),
         operations: each(op.operations),
         bytes: each(op.bytes),
         count: op.count,

@@ -69,16 +69,25 @@ pub(super) fn run(args: &AnalyzeArgs) -> Result<Outcome> {
 fn device_text(device: &DeviceMemory, args: &AnalyzeArgs) -> String {
     let mut out = String::new();
     let peak = &device.peak;
-    let _ = writeln!(
-        out,
-        "device {}: at most {} allocated, {} after the first of {} in {}; {} reserved then",
-        device.device,
-        mb(peak.allocated_bytes),
-        time(peak.time_ns),
-        count(device.allocations + device.frees, "event"),
-        time(device.span_ns),
-        mb(peak.reserved_bytes),
-    );
+    let events = device.allocations + device.frees;
+    if events == 0 {
+        let _ = writeln!(
+            out,
+            "device {}: no events are recorded, so that only the state at the end is known",
+            device.device
+        );
+    } else {
+        let _ = writeln!(
+            out,
+            "device {}: at most {} allocated, {} after the first of {} in {}; {} reserved then",
+            device.device,
+            mb(peak.allocated_bytes),
+            time(peak.time_ns),
+            count(events, "event"),
+            time(device.span_ns),
+            mb(peak.reserved_bytes),
+        );
+    }
     let now = &device.reserved;
     let _ = writeln!(
         out,

@@ -1,7 +1,7 @@
 //! `etlink diff A B C …`: step times and ops of several runs side by side.
 
 use crate::Outcome;
-use crate::args::DiffArgs;
+use crate::args::{DiffArgs, TopGrouping};
 use crate::commands::{print_report, print_text};
 use crate::envelope::{JsonReport, json_text};
 use crate::kernel_rules::read_rules;
@@ -59,6 +59,9 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome> {
     if !args.fail_if.is_empty() {
         bail!("--fail-if compares two runs; leave out the others");
     }
+    if args.tables.group != TopGrouping::Name {
+        bail!("--group is for two runs: ops of several are compared by shapes");
+    }
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let options = args.tables.run_options()?;
     let rules = read_rules(args.rules.as_deref())?.rules;
@@ -99,6 +102,11 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome> {
         excluded: runs.iter().flat_map(|run| run.excluded.clone()).collect(),
         ops,
     };
+    if report.ops.is_empty() {
+        notes::print_message(format_args!(
+            "no run has work on a device, by which ops are compared"
+        ));
+    }
     if let Some(workbook) = workbook {
         workbook.write(&report)?;
     }

@@ -411,6 +411,10 @@ fn by_kind(one: &RanksReport) -> String {
 
 /// Formats the tables that are printed alone.
 pub(super) fn one_table(one: &RanksReport, table: RanksTable, top: usize) -> String {
+    if one.collectives.is_empty() {
+        let ranks = count(one.ranks.len() as u64, "rank");
+        return format!("{ranks}: no collective or message that several ranks have\n");
+    }
     match table {
         RanksTable::Collectives => largest_skews(one, top),
         RanksTable::Bandwidth => bandwidth_table(one, top),
@@ -468,7 +472,7 @@ fn bandwidth_table(one: &RanksReport, top: usize) -> String {
         ]);
     let mut out = format!(
         "transfers by size, most time first (transfer, skew: medians; from the last arrival to the last end, and from \
-        the first arrival to the last; of links: busbw in the rate of the data sheet)\n{table}{}",
+        the first arrival to the last; of links: busbw as a share of the rate in the data sheet)\n{table}{}",
         start_skew_text(&one.collectives, "skews")
     );
     for pairs in one.pair_bytes.chunk_by(|a, b| a.group == b.group) {

@@ -1,7 +1,7 @@
 //! Configuration of a replay.
 
 use crate::args::ReplayArgs;
-use crate::commands::analyze::learn::read_learned;
+use crate::learned_times::read_learned;
 use anyhow::{Result, bail};
 use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;

@@ -261,18 +261,20 @@ class Collective(Case):
         if not dist.is_initialized():
             raise Refused("a collective; start this script with torchrun --nproc-per-node N")
         kind = next((text for text in self.values if isinstance(text, str) and text), "")
-        words = kind.strip("_").replace("_", "")
+        # a device trace has the name only in that of the kernel: ncclDevKernel_AllReduce_Sum_bf16_RING_LL
+        words = (kind or self.recorded["kernel"]).lower().replace("_", "")
         is_list = is_tensor_list(self.types[0])
-        shapes = self.shapes[0] if is_list else [self.shapes[0]]
-        elements = sum(math.prod(shape) for shape in shapes)
+        tensors = (self.shapes[0] if is_list else [self.shapes[0]]) if is_list or dtype_of(self.types[0]) else []
+        elements = sum(math.prod(shape) for shape in tensors)
         inner = self.types[0][len("GenericList[") : -1].split(",")[0] if is_list else self.types[0]
         dtype, size = dtype_of(inner) or torch.float32, dist.get_world_size()
         # each rank's part of what is scattered
         part = max(1, elements // size)
         make = lambda count: torch.ones(count, device=self.device, dtype=dtype)
-        splits = [text for text in self.values if isinstance(text, list) and len(text) == size]
-        # of the two lists the first has the sizes to send; each rank sends as the recorded one did
-        send = splits[0] if len(splits) == 2 else [part] * size
+        splits = [value(text) for text in self.values if isinstance(value(text), list) and len(value(text)) == size]
+        # of the two lists the first has the rows to send; each rank sends as the recorded one did
+        rows = splits[0] if len(splits) == 2 else [1] * size
+        send = [max(1, elements // max(1, sum(rows))) * count for count in rows]
         receive = [send[dist.get_rank()]] * size
         # the longest names first: an all-reduce is no reduce
         calls = {
