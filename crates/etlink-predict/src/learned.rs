@@ -274,6 +274,8 @@ impl LearnedTimes {
             return Some((same.ns as f64, LearnedBasis::SameShapes));
         }
         let others = known.iter().filter(|op| op.bytes > 0 && op.ns > 0);
+        let channels = channels(asked);
+        let others = others.filter(|op| has_like_channels(channels, op));
         let mut near: Vec<(f64, &LearnedOp)> = others.map(|op| (distance(asked, op), op)).collect();
         near.sort_by(|a, b| a.0.total_cmp(&b.0));
         near.truncate(NEIGHBOURS);
@@ -299,6 +301,24 @@ fn kind(op: &LearnedOp) -> &str {
         // of one op some devices run a kernel, and others a copy
         "copy" => "bytes",
         formula => formula,
+    }
+}
+
+/// Returns the number of input channels of a convolution.
+fn channels(op: &LearnedOp) -> Option<u64> {
+    if !op.formula.starts_with("convolution") {
+        return None;
+    }
+    let shapes: Vec<serde_json::Value> = serde_json::from_str(&op.shapes).ok()?;
+    shapes.first()?.get(1)?.as_u64()
+}
+
+/// Returns false for a convolution whose channels differ by more than fourfold: those of an image with
+/// three channels take ten times as long as others with as many operations.
+fn has_like_channels(asked: Option<u64>, op: &LearnedOp) -> bool {
+    match asked.zip(channels(op)) {
+        Some((a, b)) => a.max(b) <= 4 * a.min(b),
+        None => true,
     }
 }
 

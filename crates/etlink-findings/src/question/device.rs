@@ -22,7 +22,7 @@ const RECORDED_ERROR: f64 = 0.05;
 
 /// Distance from which neighbours tell less than the op's own duration and the peak rates of two
 /// devices of one vendor, which run the same kernels. Across vendors they tell more.
-const FAR: f64 = 2.0;
+const FAR: f64 = 1.0;
 
 /// Devices of a change.
 struct Change {
