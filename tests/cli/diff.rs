@@ -685,3 +685,13 @@ fn ops_of_several_runs_are_those_of_each() {
     tool.run(&format!("diff {} --fail-if 'step > 5%'", paths.join(" ")))
         .exits(2);
 }
+
+#[test]
+fn runs_that_recording_slowed_are_compared_with_a_note() {
+    let gpu = pairs().with_file_name("gpu");
+    let [slowed, interleaved] =
+        ["lm", "recorder-interleaved"].map(|name| gpu.join(name).display().to_string());
+    let tool = Tool::new();
+    let ran = tool.run(&format!("diff {slowed} {interleaved}")).exits(0);
+    ran.notes("recording slowed the host");
+}

@@ -100,7 +100,7 @@ pub use membership::{Excluded, Exclusion, Members};
 pub use memory_snapshot::read_memory_snapshot;
 pub use missing_feature::missing_feature;
 pub use one_run::Run;
-pub use overhead::{Overhead, OverheadSyntax};
+pub use overhead::{Overhead, OverheadSyntax, overhead_note};
 pub use progress::{Progress, ProgressListener};
 pub use rank_rule::{FolderLayout, RankRule};
 pub use read_cache::{CacheUsage, ReadCache};

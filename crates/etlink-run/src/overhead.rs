@@ -135,7 +135,7 @@ pub(crate) fn link_without_overhead(
 }
 
 /// Describes the overhead of a recording, and how to get other times.
-fn overhead_note(overhead: &RecordingOverhead) -> String {
+pub fn overhead_note(overhead: &RecordingOverhead) -> String {
     let cost_us = overhead.per_op_ns.0 as f64 / 1e3;
     let cost = format!("recording slowed the host by about {cost_us:.1} us per op");
     if !overhead.is_removed {

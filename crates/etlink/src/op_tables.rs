@@ -21,7 +21,7 @@ use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::{self, Excluded};
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{self, RankEntry, RankResult, RunOptions, RunSet, RunSource};
-use etlink_run::{JoinedRun, Overhead, RunError};
+use etlink_run::{JoinedRun, Overhead, RunError, overhead_note};
 use serde::Serialize;
 use std::path::Path;
 
@@ -331,6 +331,10 @@ fn trace_table(
             report.anomalies = of_device;
             if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
                 report.notes.clear();
+                // compared times are as recorded
+                let overhead = report.overhead.as_ref();
+                let overhead = overhead.filter(|overhead| !overhead.is_removed);
+                report.notes.extend(overhead.map(overhead_note));
             }
         }
         (top, report)
