@@ -45,7 +45,11 @@ export function Stacked({
     bars.some((bar) => bar.parts.some((part) => part.name === name && part.ns > 0)),
   );
   return (
-    <div class={`stacked${thin ? " thin" : ""}${lengths ? "" : " bare"}`} role="group" aria-label={label}>
+    <div
+      class={`stacked${thin ? " thin" : ""}${lengths ? "" : " bare"}`}
+      role="group"
+      aria-label={label}
+    >
       {used.length > 0 && (
         <div class="above">
           <Legend names={used} idle={idle} />
