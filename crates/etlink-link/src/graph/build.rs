@@ -382,10 +382,13 @@ impl Graph<'_> {
     /// Returns true if the first row of a queue may wait for work from before the recording.
     fn may_wait_for_earlier_work(&self, row: RowIdx) -> bool {
         let (calls, row) = (&self.device.calls, row.index());
-        let call = self.launches.row_call[row].get();
-        let call = call.filter(|_| self.launches.no_launch[row] == NoLaunch::Launched);
-        let launched = call.map(|call| calls.start[call.index()] + calls.duration[call.index()]);
-        launched.is_none_or(|launched| self.earlier.may_delay(self.device, row, launched))
+        match self.launches.row_call[row].get() {
+            Some(call) if self.launches.no_launch[row] == NoLaunch::Launched => {
+                let launched = calls.start[call.index()] + calls.duration[call.index()];
+                self.earlier.may_delay(self.device, row, launched)
+            }
+            _ => true,
+        }
     }
 
     /// True if a row follows the row before it on its stream although that one still runs when the
