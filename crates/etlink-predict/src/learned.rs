@@ -9,13 +9,14 @@
 //! `addmm` says what one by `mm` takes. The roof is the op's time at the peak rates of the device, and
 //! `c` the part of a duration that no size changes. The distance is that of operations and of bytes,
 //! as logarithms of their ratios, and one more each for another op and another layout. On five models
-//! recorded on an H100 and an MI300X, each left out in turn, the sum of kernel times was off by 9.5 %
-//! in the median and by 24 % at most; by peak rates alone by 38 and 108 %.
+//! recorded on an H100 and an MI300X, each left out in turn, the sum of kernel times was off by 10.5 %
+//! in the median and by 25 % at most; by peak rates alone by 38 and 108 %.
 
 use crate::law::fixed_ns;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Number of neighbours.
 const NEIGHBOURS: usize = 5;
@@ -148,8 +149,10 @@ impl LearnedTimes {
     ///
     /// # Errors
     /// None in a released build: a test reads the file.
-    pub fn built_in() -> Result<LearnedTimes, LearnedError> {
-        LearnedTimes::from_text(BUILT_IN)
+    pub fn built_in() -> Result<&'static LearnedTimes, LearnedError> {
+        static TIMES: LazyLock<Result<LearnedTimes, LearnedError>> =
+            LazyLock::new(|| LearnedTimes::from_text(BUILT_IN));
+        TIMES.as_ref().map_err(Clone::clone)
     }
 
     /// Reads a file: a line of JSON with its format and its sources, then one per op.

@@ -12,13 +12,16 @@ use etlink_predict::{LearnedBasis, LearnedOp, LearnedTimes, USUAL_BALANCE};
 use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 
-/// Error of the sum of kernel times by recordings of ops of other shapes, as a share: on ten models
-/// and three devices it was off by 27 % at most.
+/// Error of the sum of kernel times by recordings of ops of other shapes, as a share: on five models
+/// and two devices it was off by 25 % at most.
 const NEIGHBOUR_ERROR: f64 = 0.3;
 /// The same by peak rates, where it was off by 108 % at most.
 const PEAK_ERROR: f64 = 1.1;
 /// Error of a duration that was recorded on the device, in another run.
 const RECORDED_ERROR: f64 = 0.05;
+
+/// Share of the kernel time by peak rates above which a note says so.
+const MOST_BY_PEAKS: f64 = 0.2;
 
 /// Distance from which neighbours tell less than the op's own duration and the peak rates of two
 /// devices of one vendor, which run the same kernels. Across vendors they tell more.
@@ -43,11 +46,11 @@ pub(super) fn change_device(
     if learned.is_none() && change.own.name() == change.other.name() {
         return Err(format!("it was recorded on {}", change.own.name()));
     }
-    let built_in = match learned {
-        Some(_) => LearnedTimes::default(),
+    let learned = match learned {
+        Some(times) => times,
         None => LearnedTimes::built_in().map_err(|error| error.to_string())?,
     };
-    let by_op = learned_factors(trace, &change, learned.unwrap_or(&built_in));
+    let by_op = learned_factors(trace, &change, learned);
     let by_name = factors_by_name(trace, &by_op);
     let works = row_work(trace, &op_work(trace));
     let mut edits = GraphEdits::default();
@@ -94,9 +97,6 @@ pub(super) fn change_device(
     };
     Ok(RankAnswer::predicted(edits, notes, (times, vec![])))
 }
-
-/// Share of the kernel time by peak rates above which a note says so.
-const MOST_BY_PEAKS: f64 = 0.2;
 
 /// Returns the row of a kernel that computes: communication depends on links, and copies from and to
 /// the host on the bus.

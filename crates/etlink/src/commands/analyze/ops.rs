@@ -8,7 +8,7 @@ use super::load::{AnalyzeConfig, load_at_once};
 use super::results::{AnalyzedRun, AnalyzedTrace};
 use super::{csv, print_report, print_text};
 use crate::Outcome;
-use crate::args::{OpOrder, OpsArgs};
+use crate::args::{OneTraceArgs, OpOrder, OpsArgs, RankArgs, ReadingArgs, StepArgs};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{file_text, read_rules};
 use crate::run_query::RunQuery;
@@ -29,12 +29,7 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let rules = read_rules(args.trace.rules.as_deref())?.rules;
     let peaks = read_peaks(args.peaks.as_deref())?;
-    let options = RunOptions {
-        rank: args.trace.rank,
-        steps_by: args.steps.steps_by.clone(),
-        progress: crate::progress::progress_bar(),
-        ..args.reading.run_options(Some(&args.choice))?
-    };
+    let options = ops_options(&args.trace, &args.steps, &args.reading, &args.choice)?;
     let (traces, metrics) = (args.trace.traces(), &args.trace.metrics);
     let source = RunSource::from_path_and_files(&args.path, traces, metrics)?;
     let mut runs = read_ops(source, options, &rules, &peaks)?;
@@ -63,6 +58,21 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
         Outcome::Done
     } else {
         Outcome::Found
+    })
+}
+
+/// Options of reading the ops of a trace or a run.
+pub(super) fn ops_options(
+    trace: &OneTraceArgs,
+    steps: &StepArgs,
+    reading: &ReadingArgs,
+    choice: &RankArgs,
+) -> Result<RunOptions> {
+    Ok(RunOptions {
+        rank: trace.rank,
+        steps_by: steps.steps_by.clone(),
+        progress: crate::progress::progress_bar(),
+        ..reading.run_options(Some(choice))?
     })
 }
 

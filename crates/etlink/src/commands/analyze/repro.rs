@@ -1,6 +1,6 @@
 //! `etlink repro`: writes a script that repeats recorded ops alone.
 
-use super::ops::read_ops;
+use super::ops::{ops_options, read_ops};
 use super::print_report;
 use super::results::AnalyzedRun;
 use crate::Outcome;
@@ -9,8 +9,8 @@ use crate::kernel_rules::read_rules;
 use crate::table::{count, percent};
 use anyhow::{Result, bail};
 use etlink_analyze::{OpTotals, PeakTable};
+use etlink_run::RunSource;
 use etlink_run::output::{OutputFormat, Target};
-use etlink_run::{RunOptions, RunSource};
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::Value;
@@ -53,12 +53,7 @@ pub fn run(args: &ReproArgs) -> Result<Outcome> {
     let overwrite = args.overwrite.overwrite;
     let target = Target::new(&args.output, Some(OutputFormat::EtPlus), overwrite)?;
     let rules = read_rules(args.trace.rules.as_deref())?.rules;
-    let options = RunOptions {
-        rank: args.trace.rank,
-        steps_by: args.steps.steps_by.clone(),
-        progress: crate::progress::progress_bar(),
-        ..args.reading.run_options(Some(&args.choice))?
-    };
+    let options = ops_options(&args.trace, &args.steps, &args.reading, &args.choice)?;
     let (traces, metrics) = (args.trace.traces(), &args.trace.metrics);
     let source = RunSource::from_path_and_files(&args.path, traces, metrics)?;
     let runs = read_ops(source, options, &rules, &PeakTable::default())?;
