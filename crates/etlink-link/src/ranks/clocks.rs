@@ -35,6 +35,9 @@ use points::moved;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Least difference of the ends of a collective that tells nothing about clocks, ns.
+const END_SPREAD_NS: i64 = 2_000;
+
 /// Clock of one rank relative to the first rank's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -198,6 +201,14 @@ fn reach_ranks(
 }
 
 impl RankClock {
+    /// True if the ends of collectives differ more between the ranks than among each other.
+    fn is_likely_apart(&self) -> bool {
+        let spread = self
+            .likely_error_ns
+            .saturating_sub(self.offset_ns.saturating_abs());
+        self.offset_ns.saturating_abs() > spread.max(END_SPREAD_NS).saturating_mul(10)
+    }
+
     /// Sort key of paths to a rank: the least uncertain first; among equals, those by machine.
     fn rank_of_way(&self) -> (i64, bool) {
         (self.uncertainty_ns.unwrap_or(0), !self.by_machine)
@@ -239,22 +250,33 @@ fn steps(ranks: &[RankSummary], join: &RunJoin) -> ClockSteps {
     };
     // Ranks with equal machine names but different clocks.
     let mut apart: BTreeSet<RankIdx> = BTreeSet::new();
+    let mut same_name = vec![];
     for ((reference, other), members) in pairs(ranks, join) {
         let sides = members
             .iter()
             .map(|(reference, other)| (side(ranks, *reference).1, side(ranks, *other).1));
         if let Some(clock) = fit(sides, middle(ranks, other)) {
             let own = [reference, other].map(|rank| &ranks[rank.index()].machine);
-            let is_off = clock.offset_ns.saturating_abs() > clock.uncertainty_ns.unwrap_or(0);
-            let is_one = own[0].is_some() && own[0] == own[1] && !clock.contradicted;
-            if is_one && is_off {
-                apart.insert(other);
-            } else if is_one {
-                for rank in [reference, other] {
-                    *borne_out.entry(rank).or_default() += clock.support;
-                }
+            if own[0].is_some() && own[0] == own[1] && !clock.contradicted {
+                same_name.push((reference, other, clock));
             }
             put(reference, other, clock);
+        }
+    }
+    let excludes_one =
+        |clock: &RankClock| clock.offset_ns.saturating_abs() > clock.uncertainty_ns.unwrap_or(0);
+    let machine = |rank: RankIdx| ranks[rank.index()].machine.as_deref();
+    let excluded = same_name.iter().filter(|one| excludes_one(&one.2));
+    let shared_names: BTreeSet<_> = excluded.map(|one| machine(one.1)).collect();
+    for (reference, other, clock) in &same_name {
+        // The name of several machines proves nothing, so the likely offset decides.
+        let is_likely_apart = shared_names.contains(&machine(*other)) && clock.is_likely_apart();
+        if excludes_one(clock) || is_likely_apart {
+            apart.insert(*other);
+        } else {
+            for rank in [reference, other] {
+                *borne_out.entry(*rank).or_default() += clock.support;
+            }
         }
     }
     let by_messages = machine_messages(ranks, join);

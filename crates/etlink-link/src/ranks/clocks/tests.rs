@@ -470,6 +470,33 @@ fn two_clocks_of_one_name_are_seen_on_the_host() {
     }
 }
 
+/// Rank 1 shows that machines share a name. Nothing proves that rank 2 is apart too, but its ends
+/// always differ by the same 200 us, those of rank 3 by 3 ns.
+#[test]
+fn a_name_of_two_machines_proves_no_clock() {
+    let one_name = |off: &[i64], group: &[u64]| {
+        let mut ranks = drawn(off, &[group], 8);
+        for summary in &mut ranks {
+            summary.machine = Some("localhost".into());
+            for own in &mut summary.communications {
+                own.end_ns.0 += 400_000;
+            }
+        }
+        offsets(&ranks)
+    };
+    let found = one_name(&[0, 9_000_000, 200_000, 0], &[0, 1, 2, 3]);
+    assert!((found[2].offset_ns - 200_000).abs() <= 5, "{:?}", found[2]);
+    assert_eq!(
+        found
+            .iter()
+            .map(|clock| clock.by_machine)
+            .collect::<Vec<_>>(),
+        [false, false, false, true]
+    );
+    let unchallenged = one_name(&[0, 200_000, 0], &[0, 1, 2]);
+    assert!(unchallenged[1..].iter().all(|clock| clock.by_machine));
+}
+
 /// A message cannot be received before it was sent.
 #[test]
 fn messages_show_two_clocks_of_one_name() {
