@@ -13,7 +13,6 @@ mod drawn;
 mod feeder;
 mod fuzz;
 mod hta;
-mod many;
 mod nsys;
 mod object_store;
 mod packages;
@@ -24,11 +23,9 @@ mod support;
 mod toolchains;
 mod waits;
 mod web;
-mod whatif_programs;
 mod wheel;
 
 use clap::{Parser, Subcommand};
-use etlink_dev::generate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -55,26 +52,11 @@ enum DevCommand {
     Sanitize(toolchains::SanitizeOptions),
     /// Measure processes of etlink against gzip and other tools; see BENCHMARKS.md
     Bench(suites::RecipeOptions),
-    /// Repeat a recorded pair, or a device trace alone, to N times its size
-    Generate {
-        /// Host trace to repeat
-        #[arg(long, value_name = "ET")]
-        host: Option<PathBuf>,
-        /// Device trace to repeat
-        #[arg(long, value_name = "KINETO")]
-        device: Option<PathBuf>,
-        /// Output folder; files keep their names
-        #[arg(short, long, value_name = "DIR")]
-        output: PathBuf,
-        /// Number of repetitions of the recorded window
-        #[arg(long, value_name = "N")]
-        times: u32,
-        /// Compress the files with gzip
-        #[arg(long)]
-        gzip: bool,
-    },
+    /// Repeat a recorded pair, or a device trace alone, to N times its size (python3)
+    Generate(suites::RecipeOptions),
     /// Generate traces of many ranks from one CPU recording, with different clocks and a late rank
-    Ranks(Box<many::RanksOptions>),
+    /// (python3)
+    Ranks(suites::RecipeOptions),
     /// Write a Kineto trace as an export of Nsight Systems (SQLite)
     #[command(name = "nsys-export")]
     NsysExport(nsys::NsysExportOptions),
@@ -87,7 +69,7 @@ enum DevCommand {
     /// Measure predictions of recorded programs before and after a change (a Python with PyTorch,
     /// as `cargo dev test-torch` installs it)
     #[command(name = "whatif-programs")]
-    WhatIfPrograms(whatif_programs::WhatIfProgramOptions),
+    WhatIfPrograms(suites::RecipeOptions),
     /// Test: compare the Python class `etlink.hta.TraceAnalysis` with HTA's, on traces and in HTA's
     /// own tests (python3 with pip, a package index)
     Hta(hta::HtaSuiteOptions),
@@ -156,18 +138,11 @@ fn main() -> ExitCode {
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
         DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
-        DevCommand::Generate {
-            host,
-            device,
-            output,
-            times,
-            gzip,
-        } => generate::repeat_traces(host.as_deref(), device.as_deref(), times, &output, gzip)
-            .map(|files| files.iter().for_each(|file| println!("{}", file.display()))),
-        DevCommand::Ranks(options) => many::generate_ranks(&options),
+        DevCommand::Generate(options) => suites::generate_traces(&options),
+        DevCommand::Ranks(options) => suites::generate_ranks(&options),
         DevCommand::NsysExport(options) => nsys::write_export(&options),
         DevCommand::Waits { files } => waits::compare_waits(&files),
-        DevCommand::WhatIfPrograms(options) => whatif_programs::test_programs(&options),
+        DevCommand::WhatIfPrograms(options) => suites::test_predictions(&options),
         DevCommand::Hta(options) => hta::compare_classes(&options),
         DevCommand::Perfetto(options) => suites::test_perfetto(&options),
         DevCommand::Tables => suites::test_tables(),

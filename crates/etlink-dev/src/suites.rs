@@ -80,6 +80,36 @@ pub fn compare_simulations(options: &RecipeOptions) -> Result<()> {
     run_recipe("astra_sim", &[], [""; 0], options)
 }
 
+/// Repeats recorded traces.
+pub fn generate_traces(options: &RecipeOptions) -> Result<()> {
+    run_recipe("repeat", &[], [""; 0], options)
+}
+
+/// Makes the traces of many ranks from those of one.
+pub fn generate_ranks(options: &RecipeOptions) -> Result<()> {
+    run_recipe("many_ranks", &[], [""; 0], options)
+}
+
+/// Makes the traces of many ranks in a folder, which is emptied first: an earlier version may have
+/// made different ones.
+pub(crate) fn write_ranks(ranks: u32, windows: u32, folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let (ranks, windows) = (ranks.to_string(), windows.to_string());
+    let arguments = ["--ranks", &ranks, "--times", &windows, "-o"];
+    let options = arguments.map(str::to_owned).into_iter();
+    let folder = folder.display().to_string();
+    generate_ranks(&RecipeOptions {
+        options: options.chain([folder]).collect(),
+    })
+}
+
+/// Predicts real programs, which are recorded before and after a change.
+pub fn test_predictions(options: &RecipeOptions) -> Result<()> {
+    run_recipe("whatif_programs", &[], [""; 0], options)
+}
+
 /// Opens pages in a headless browser, as users do.
 pub fn test_page() -> Result<()> {
     let traces = target("browser")?.join("traces");
@@ -171,8 +201,8 @@ fn run_recipe(
         .args(arguments)
         .args(&options.options)
         .env("ETLINK_DEV", std::env::current_exe()?);
-    // a release build is measured, not this one
-    if name != "bench" {
+    // a release build is measured, not this one; traces need none
+    if !matches!(name, "bench" | "repeat" | "many_ranks") {
         python.env("ETLINK", etlink_path()?);
     }
     if name == "browser" {
