@@ -1,9 +1,9 @@
 //! Exports of Nsight Systems as users have them: alone, compressed, of several processes, damaged.
 
 use crate::tool::{Tool, gzip};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
+use etlink_formats::nsys::NsysSchema;
 use etlink_model::DeviceTrace;
-use etlink_nsys::NsysSchema;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 use rusqlite::Connection;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn drawn(pid: i64) -> Vec<u8> {
 }
 
 fn read_kineto(text: &[u8]) -> DeviceTrace {
-    etlink_kineto::read(text, KinetoReadOptions::default()).expect("a Kineto trace")
+    etlink_formats::kineto::read(text, KinetoReadOptions::default()).expect("a Kineto trace")
 }
 
 /// Writes an export of these processes.
@@ -33,7 +33,7 @@ fn export(path: &Path, pids: &[i64], schema: NsysSchema) {
     let connection = Connection::open(path).expect("opens");
     for pid in pids {
         let trace = read_kineto(&drawn(*pid));
-        etlink_nsys::write(&trace, &connection, schema).expect("writes");
+        etlink_formats::nsys::write(&trace, &connection, schema).expect("writes");
     }
 }
 
@@ -71,7 +71,7 @@ fn notes_say_what_to_record_with_nsight_systems() {
     let write = |draw: &TraceBuilder, name: &str| {
         let connection = Connection::open(tool.path(name)).expect("opens");
         let trace = read_kineto(&draw.kineto());
-        etlink_nsys::write(&trace, &connection, NsysSchema::V3_13).expect("writes");
+        etlink_formats::nsys::write(&trace, &connection, NsysSchema::V3_13).expect("writes");
     };
     write(&draw, "rangeless.sqlite");
     let host = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz";

@@ -1,7 +1,7 @@
 //! Generated recordings of ROCm's rocprofv3.
 
 use crate::tool::{Tool, gzip};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_model::{DeviceTrace, GlobalRank};
 use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd};
 use rusqlite::Connection;
@@ -21,7 +21,7 @@ fn drawn_trace() -> DeviceTrace {
             draw.launch(main, call, DeviceQueue::stream(3), kernel, row);
         }
     }
-    let kineto = etlink_kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
+    let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
     kineto.expect("a device trace")
 }
 

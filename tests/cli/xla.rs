@@ -1,7 +1,7 @@
 //! Profiles of JAX: recorded ones, and generated ones with a device.
 
 use crate::tool::{Tool, gzip, pairs};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_testing::{DeviceQueue, TraceBuilder, xla_json, xla_space};
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn draw_profiles(tool: &Tool, folder: &str, host: &str) {
             draw.launch(main, call, DeviceQueue::stream(7), kernel, row);
         }
     }
-    let kineto = etlink_kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
+    let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
     let mut trace = kineto.expect("a device trace");
     trace.header.host_name = host.to_owned();
     let packed = gzip(&xla_json(&trace));

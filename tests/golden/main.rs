@@ -26,12 +26,13 @@ fn unpack(path: &Path) -> impl std::io::Read + Send + use<> {
 fn link(folder: &Path, rank: usize) -> LinkedTrace {
     let host = unpack(&folder.join(format!("torch_et_{rank}.json.gz")));
     let mut host =
-        etlink_host::read(host, etlink_host::HostReadOptions { threads: 2 }).expect("host trace");
-    host.tensors = Some(etlink_host::tensor_uses(&host));
+        etlink_formats::host::read(host, etlink_formats::host::HostReadOptions { threads: 2 })
+            .expect("host trace");
+    host.tensors = Some(etlink_formats::host::tensor_uses(&host));
     let device = unpack(&folder.join(format!("kineto_trace_{rank}.json.gz")));
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         device,
-        etlink_kineto::KinetoReadOptions {
+        etlink_formats::kineto::KinetoReadOptions {
             threads: 2,
             shapes: false,
             keep: etlink_model::KeepEvents::Graph,

@@ -8,8 +8,8 @@
 //! that form one collective. Clocks are not needed. Bandwidths follow nccl-tests, with sizes as in
 //! `inspectorComputeOpBw` (`inspector.cc`). O(calls log calls).
 
+use etlink_formats::nccl_inspector::{InspectorLog, TimingSource};
 use etlink_model::{CollectiveKind, NameId, UnixNs};
-use etlink_nccl_inspector::{InspectorLog, TimingSource};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -346,7 +346,7 @@ mod tests {
                 rank, rank, name, number, bytes, us
             );
         }
-        etlink_nccl_inspector::read(text.as_bytes()).expect("a log")
+        etlink_formats::nccl_inspector::read(text.as_bytes()).expect("a log")
     }
 
     #[test]
@@ -434,7 +434,7 @@ mod tests {
             )
         };
         let messages = [text(0, 1), text(1, 1), text(0, 2)].concat();
-        let log = || etlink_nccl_inspector::read(messages.as_bytes()).expect("a log");
+        let log = || etlink_formats::nccl_inspector::read(messages.as_bytes()).expect("a log");
         let once = communicator_report(&[log(), log_of(0, &[("AllReduce", 1, 8, 10)])]);
         let reduces = || log_of(0, &[("AllReduce", 1, 8, 10)]);
         let twice = communicator_report(&[log(), log(), reduces(), reduces()]);

@@ -18,7 +18,7 @@ pub use report::{
 };
 
 use compare::{call_mismatch, compare_sides};
-use etlink_flight_recorder::FlightEntry;
+use etlink_formats::flight_recorder::FlightEntry;
 use etlink_model::{CollectiveKind, GlobalRank, NameId, dtype_bytes};
 use groups::{GroupKey, GroupSides, Side, group_sides};
 use verdict::add_verdict;

@@ -5,8 +5,8 @@ use etlink_chakra::et::write_et;
 use etlink_chakra::etplus::{RecordedTraces, RecordingError, recorded_traces, write_etplus};
 use etlink_chakra::messages::LossKind;
 use etlink_chakra::{WriteOptions, read};
-use etlink_host::HostReadOptions;
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::host::HostReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_testing::{HostSchema, Machine, random_program};
 use serde_json::Value;
@@ -19,14 +19,15 @@ fn drawn(seed: u64, with_host: bool) -> LinkedTrace {
         shapes: !with_host,
         ..KinetoReadOptions::default()
     };
-    let device = etlink_kineto::read(&machine.trace.kineto()[..], options).expect("a device trace");
+    let device =
+        etlink_formats::kineto::read(&machine.trace.kineto()[..], options).expect("a device trace");
     let host = with_host.then(|| {
         // The layouts of PyTorch 2.1 and of today.
         let schema = [HostSchema::V1_0_1, HostSchema::V1_1_1][seed as usize % 2];
         let text = machine.trace.host(schema);
-        let read = etlink_host::read(&text[..], HostReadOptions::default());
+        let read = etlink_formats::host::read(&text[..], HostReadOptions::default());
         let mut host = read.expect("a host trace");
-        host.tensors = Some(etlink_host::tensor_uses(&host));
+        host.tensors = Some(etlink_formats::host::tensor_uses(&host));
         host
     });
     etlink_link::link(host, device, LinkOptions::default()).expect("links")
@@ -46,7 +47,7 @@ fn graph(trace: &LinkedTrace) -> Vec<u8> {
 }
 
 fn traces_of(json: &[u8]) -> Result<RecordedTraces, RecordingError> {
-    let read = etlink_host::read_linked(json, HostReadOptions::default());
+    let read = etlink_formats::host::read_linked(json, HostReadOptions::default());
     let (lines, behind) = read.expect("nodes");
     recorded_traces(lines, &read::read(json).expect("nodes"), &behind)
 }
@@ -55,7 +56,7 @@ fn linked_again(json: &[u8]) -> (LinkedTrace, RecordedTraces) {
     let mut traces = traces_of(json).expect("its traces");
     let mut host = traces.host.take();
     if let Some(host) = &mut host {
-        host.tensors = Some(etlink_host::tensor_uses(host));
+        host.tensors = Some(etlink_formats::host::tensor_uses(host));
     }
     let options = traces.link_options();
     let device = std::mem::take(&mut traces.device);

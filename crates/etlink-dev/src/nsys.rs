@@ -2,8 +2,8 @@
 //! same run.
 
 use anyhow::{Context, Result, bail};
-use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
-use etlink_nsys::NsysSchema;
+use etlink_formats::kineto::{KinetoReadOptions, KinetoWriteOptions};
+use etlink_formats::nsys::NsysSchema;
 use flate2::read::MultiGzDecoder;
 use rusqlite::Connection;
 use std::fs::File;
@@ -33,18 +33,19 @@ pub fn write_export(options: &NsysExportOptions) -> Result<()> {
     if options.output.exists() {
         bail!("{output} exists already");
     }
-    let trace = etlink_kineto::read(open_trace(&options.trace)?, KinetoReadOptions::default())
-        .with_context(|| options.trace.display().to_string())?;
+    let trace =
+        etlink_formats::kineto::read(open_trace(&options.trace)?, KinetoReadOptions::default())
+            .with_context(|| options.trace.display().to_string())?;
     let schema = if options.old {
         NsysSchema::V2_9
     } else {
         NsysSchema::V3_13
     };
     let connection = Connection::open(&options.output).with_context(|| output.to_string())?;
-    etlink_nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
+    etlink_formats::nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
     if let Some(path) = &options.kineto {
         let file = File::create(path).with_context(|| path.display().to_string())?;
-        etlink_kineto::write(&trace, BufWriter::new(file), KinetoWriteOptions::default())?;
+        etlink_formats::kineto::write(&trace, BufWriter::new(file), KinetoWriteOptions::default())?;
     }
     println!(
         "{output}: {} kernels and copies, {} calls, {} ranges, {} synchronisations",

@@ -53,8 +53,11 @@ pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
 }
 
 fn read_trace(file: &Path) -> Result<DeviceTrace> {
-    let options = etlink_kineto::KinetoReadOptions::default();
-    Ok(etlink_kineto::read(&read_trace_text(file)?[..], options)?)
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    Ok(etlink_formats::kineto::read(
+        &read_trace_text(file)?[..],
+        options,
+    )?)
 }
 
 /// Returns how many of these waits a graph has.

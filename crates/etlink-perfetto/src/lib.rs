@@ -1,7 +1,7 @@
 //! Perfetto's trace format: its messages, and readers that convert traces back to Kineto JSON.
 //!
 //! ```text
-//! etlink-report ─ messages ─> x.pftrace ─ KinetoText ─> Kineto JSON ─> etlink-kineto
+//! etlink-report ─ messages ─> x.pftrace ─ KinetoText ─> Kineto JSON ─> etlink-formats
 //! ```
 //! Perfetto's format has ranges on tracks, but no correlation ids, streams or launch calls. etlink
 //! stores the recorded data of a range in its own group of arguments ([`words::RECORDED`]).

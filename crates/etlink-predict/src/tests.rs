@@ -2,7 +2,7 @@
 
 use crate::sizes::SizeRequest;
 use crate::walk::{find_sources, walk_ops};
-use etlink_host::HostReadOptions;
+use etlink_formats::host::HostReadOptions;
 use etlink_model::HostTrace;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::Path;
 fn read(path: &Path) -> HostTrace {
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let plain = zstd::Decoder::new(file).expect("zstd");
-    etlink_host::read(plain, HostReadOptions::default()).expect("a host trace")
+    etlink_formats::host::read(plain, HostReadOptions::default()).expect("a host trace")
 }
 
 /// Result of comparing predicted sizes of inputs with recorded ones.

@@ -8,9 +8,9 @@ mod rocpd;
 
 use crate::error::RunError;
 use crate::input::{InputFile, InputKind, WantedTrace};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
+use etlink_formats::xla::XlaReadOptions;
 use etlink_model::{DeviceTrace, Failure};
-use etlink_xla::XlaReadOptions;
 use std::io::BufReader;
 
 /// Refuses inputs that cannot be read as a device trace.
@@ -50,7 +50,7 @@ fn read_by_kind(
     options: KinetoReadOptions,
 ) -> Result<DeviceTrace, RunError> {
     match input.kind {
-        InputKind::KinetoTrace => etlink_kineto::read(input.content, options)
+        InputKind::KinetoTrace => etlink_formats::kineto::read(input.content, options)
             .map_err(|cause| RunError::unreadable(input.name, cause)),
         InputKind::XlaSpace | InputKind::XlaJson => read_xla(input, options),
         #[cfg(feature = "nsys")]
@@ -58,7 +58,7 @@ fn read_by_kind(
         #[cfg(not(feature = "nsys"))]
         InputKind::NsysSqlite => Err(refuse(input, "an export of Nsight Systems", "nsys")),
         #[cfg(feature = "rocm")]
-        InputKind::RocprofJson => etlink_rocm::read_rocprof_json(input.content)
+        InputKind::RocprofJson => etlink_formats::rocm::read_rocprof_json(input.content)
             .map_err(|cause| RunError::unreadable(input.name, cause)),
         #[cfg(feature = "rocm")]
         InputKind::RocpdSqlite => rocpd::read_rocpd(input),
@@ -95,8 +95,10 @@ fn read_xla(input: InputFile, options: KinetoReadOptions) -> Result<DeviceTrace,
         keep: options.keep,
     };
     let trace = match input.kind {
-        InputKind::XlaSpace => etlink_xla::read_space(BufReader::new(input.content), options),
-        _ => etlink_xla::read_trace_json(input.content, options),
+        InputKind::XlaSpace => {
+            etlink_formats::xla::read_space(BufReader::new(input.content), options)
+        }
+        _ => etlink_formats::xla::read_trace_json(input.content, options),
     };
     trace.map_err(|cause| RunError::unreadable(input.name, cause))
 }

@@ -202,15 +202,15 @@ impl RunError {
             _ => return None,
         };
         let host = cause.downcast_ref().and_then(|error| match error {
-            etlink_host::Error::NoNodes { bytes } => Some(*bytes),
+            etlink_formats::host::Error::NoNodes { bytes } => Some(*bytes),
             _ => None,
         });
         let device = cause.downcast_ref().and_then(|error| match error {
-            etlink_kineto::Error::NoEvents { bytes } => Some(*bytes),
+            etlink_formats::kineto::Error::NoEvents { bytes } => Some(*bytes),
             _ => None,
         });
         let profile = cause.downcast_ref().and_then(|error| match error {
-            etlink_xla::Error::NoPlanes { bytes } => Some(*bytes),
+            etlink_formats::xla::Error::NoPlanes { bytes } => Some(*bytes),
             _ => None,
         });
         Some(format!("byte {}", host.or(device).or(profile)?))
@@ -314,15 +314,25 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
     let known = [
         error.downcast_ref().map(RunError::remedy),
         error.downcast_ref().map(etlink_link::Error::remedy),
-        error.downcast_ref().map(etlink_host::Error::remedy),
-        error.downcast_ref().map(etlink_kineto::Error::remedy),
-        error.downcast_ref().map(etlink_xla::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_formats::host::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_formats::kineto::Error::remedy),
+        error.downcast_ref().map(etlink_formats::xla::Error::remedy),
         #[cfg(feature = "rocm")]
-        error.downcast_ref().map(etlink_rocm::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_formats::rocm::Error::remedy),
         #[cfg(feature = "nsys")]
-        error.downcast_ref().map(etlink_nsys::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_formats::nsys::Error::remedy),
         #[cfg(feature = "sqlite")]
-        error.downcast_ref().map(etlink_sqlite::Error::remedy),
+        error
+            .downcast_ref()
+            .map(etlink_formats::sqlite::Error::remedy),
         error
             .downcast_ref()
             .map(etlink_chakra::read::ChakraReadError::remedy),

@@ -27,7 +27,7 @@ impl FileError {
 /// Returns true if SQLite could not read a file for a reason outside it.
 #[cfg(feature = "sqlite")]
 fn is_sqlite_failure(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    error.is::<etlink_sqlite::Error>()
+    error.is::<etlink_formats::sqlite::Error>()
 }
 
 #[cfg(not(feature = "sqlite"))]

@@ -6,7 +6,7 @@ use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::run_files::FlightFolder;
 use crate::text;
-use etlink_flight_recorder::{FlightDump, FlightMatches, add_collectives};
+use etlink_formats::flight_recorder::{FlightDump, FlightMatches, add_collectives};
 use etlink_model::{DeviceTrace, Failure, Severity};
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
         return Err(input.refuse_kind(WantedTrace::Times));
     }
     let name = input.name;
-    let dump = etlink_flight_recorder::read(input.content);
+    let dump = etlink_formats::flight_recorder::read(input.content);
     let dump = dump.map_err(|cause| RunError::unreadable(&name, cause))?;
     // otherwise it would look like the dump of a rank without calls
     if dump.entries.is_empty() && dump.anomalies.any(Severity::Damage) {

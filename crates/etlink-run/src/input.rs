@@ -23,9 +23,9 @@ use database::{MAGIC, ask_tables, kind_of_pages};
 use encoding_rs_io::DecodeReaderBytes;
 use etlink_chakra::read::sniff;
 use etlink_chakra::simulated::is_astra_log;
-use etlink_flight_recorder::is_flight_dump;
+use etlink_formats::flight_recorder::is_flight_dump;
+use etlink_formats::nccl_inspector::is_inspector_log;
 use etlink_model::Failure;
-use etlink_nccl_inspector::is_inspector_log;
 use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
 use etlink_workload::text_workload::is_text_workload;
 use foreign::foreign_kind;
@@ -293,7 +293,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
         return InputKind::NcclInspector;
     }
     // A plane's name is more specific than the check for Chakra messages, so it comes first.
-    if etlink_xla::is_xla_space(head) {
+    if etlink_formats::xla::is_xla_space(head) {
         return InputKind::XlaSpace;
     }
     // The file may contain any text as kernel names, so its first key is checked first.
@@ -301,7 +301,7 @@ fn sniff_kind(head: &[u8]) -> InputKind {
         return InputKind::RocprofJson;
     }
     match InputKind::from(sniff(head)) {
-        InputKind::KinetoTrace if etlink_xla::is_xla_json(head) => InputKind::XlaJson,
+        InputKind::KinetoTrace if etlink_formats::xla::is_xla_json(head) => InputKind::XlaJson,
         InputKind::Unknown => sniff_other(head),
         kind => kind,
     }
@@ -337,11 +337,11 @@ pub(crate) fn is_nsys_table(path: &Path) -> bool {
 
 /// Returns the kind of a readable file other than a trace, from its unpacked beginning.
 fn sniff_other(head: &[u8]) -> InputKind {
-    if etlink_metrics::is_latency_file(head) {
+    if etlink_formats::metrics::is_latency_file(head) {
         InputKind::RequestLatencies
-    } else if etlink_metrics::is_compute_csv(head) {
+    } else if etlink_formats::metrics::is_compute_csv(head) {
         InputKind::KernelMetrics
-    } else if etlink_metrics::is_workload_card(head) {
+    } else if etlink_formats::metrics::is_workload_card(head) {
         InputKind::WorkloadCard
     } else if is_astra_log(head) {
         InputKind::AstraLog

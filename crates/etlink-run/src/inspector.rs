@@ -7,7 +7,7 @@ use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::output::is_work_folder;
 use crate::storage;
 use crate::text::file_name;
-use etlink_nccl_inspector::InspectorLog;
+use etlink_formats::nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
 
 /// Logs found in a folder.
@@ -127,6 +127,6 @@ pub fn read_opened_log(input: InputFile) -> Result<InspectorLog, RunError> {
     if input.kind != InputKind::NcclInspector {
         return Err(input.refuse_kind(WantedTrace::Times));
     }
-    etlink_nccl_inspector::read(input.content)
+    etlink_formats::nccl_inspector::read(input.content)
         .map_err(|cause| RunError::unreadable(input.name, cause))
 }

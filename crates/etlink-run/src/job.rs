@@ -26,7 +26,7 @@ use etlink_chakra::messages::Losses;
 use etlink_chakra::{
     AttributeSet, LatencyMode, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
 };
-use etlink_kineto::{KinetoReadOptions, TraceOutline};
+use etlink_formats::kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
 use etlink_model::{
@@ -305,7 +305,7 @@ impl JobTraces {
         if job.tensor_deps != TensorEdges::None
             && let Some(host) = host.as_mut()
         {
-            host.tensors = Some(etlink_host::tensor_uses(host));
+            host.tensors = Some(etlink_formats::host::tensor_uses(host));
         }
         JobTraces {
             host,
@@ -776,7 +776,7 @@ pub(crate) fn read_slice(
     let window = outline.window;
     drop(outline);
     let content = input::open(&path, progress)?.content;
-    let read = etlink_kineto::read_slice(content, how.options, &slice);
+    let read = etlink_formats::kineto::read_slice(content, how.options, &slice);
     let mut device = read.map_err(|cause| RunError::unreadable(&name, cause))?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
     chosen.cut(&mut device);
@@ -793,7 +793,7 @@ fn read_kineto_outline(input: InputFile, how: SliceReading<'_>) -> Result<TraceO
         keep: KeepEvents::Graph,
         ..how.options
     };
-    let outline = etlink_kineto::read_outline(input.content, outlined, &is_step);
+    let outline = etlink_formats::kineto::read_outline(input.content, outlined, &is_step);
     outline.map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
@@ -979,12 +979,12 @@ fn read_host_part(
     kept: Option<&KeptNodes>,
 ) -> Result<HostTrace, RunError> {
     expect_host(&input)?;
-    let options = etlink_host::HostReadOptions { threads };
-    let mut host = etlink_host::read_part(input.content, options, kept)
+    let options = etlink_formats::host::HostReadOptions { threads };
+    let mut host = etlink_formats::host::read_part(input.content, options, kept)
         .map_err(|cause| RunError::unreadable(input.name, cause))?;
     // optional: each use of a tensor takes 24 bytes, and a node has several
     if tensors != TensorEdges::None {
-        host.tensors = Some(etlink_host::tensor_uses(&host));
+        host.tensors = Some(etlink_formats::host::tensor_uses(&host));
     }
     Ok(host)
 }

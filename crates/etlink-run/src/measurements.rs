@@ -3,7 +3,7 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind};
-use etlink_metrics::{RequestLatencies, WorkloadCard};
+use etlink_formats::metrics::{RequestLatencies, WorkloadCard};
 use etlink_model::{Failure, MetricProfile};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl RunMeasurements {
 /// # Errors
 /// Fails if the file cannot be read.
 pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
-    etlink_metrics::read_latencies(input.content)
+    etlink_formats::metrics::read_latencies(input.content)
         .map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
@@ -97,7 +97,7 @@ pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
 /// # Errors
 /// Fails if the file cannot be read, or is of another kind.
 pub fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
-    etlink_metrics::read_compute_csv(input.content)
+    etlink_formats::metrics::read_compute_csv(input.content)
         .map_err(|cause| RunError::unreadable(input.name, cause))
 }
 

@@ -21,7 +21,7 @@ use crate::input::{self, InputKind};
 use crate::storage::{self, StoredKind};
 use crate::text::file_name;
 use bytesize::ByteSize;
-use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
+use etlink_formats::flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
 use gate::{MemoryGate, OverBudget};
 use std::path::{Path, PathBuf};
 

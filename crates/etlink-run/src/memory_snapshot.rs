@@ -3,7 +3,7 @@
 use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputKind, WantedTrace};
-use etlink_memory_snapshot::MemorySnapshot;
+use etlink_formats::memory_snapshot::MemorySnapshot;
 use etlink_model::Failure;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn read_memory_snapshot(path: &Path, progress: &Progress) -> Result<MemorySn
         return Err(input.refuse_kind(WantedTrace::Times));
     }
     let name = input.name;
-    let snapshot = etlink_memory_snapshot::read(input.content);
+    let snapshot = etlink_formats::memory_snapshot::read(input.content);
     let snapshot = snapshot.map_err(|cause| RunError::unreadable(&name, cause))?;
     if snapshot.devices.is_empty() {
         let what = ": the snapshot has no memory of any device";

@@ -6,7 +6,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputFile};
 use etlink_chakra::etplus::{RecordedTraces, RecordingError, has_recording, recorded_traces};
 use etlink_chakra::read::{self, ChakraGraph};
-use etlink_host::HostReadOptions;
+use etlink_formats::host::HostReadOptions;
 use etlink_model::{Failure, HostTrace};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -163,7 +163,7 @@ fn read_twice<'s>(
     again: impl FnOnce() -> Result<Box<dyn Read + Send + 's>, RunError>,
 ) -> Result<MergedNodes, RunError> {
     let options = HostReadOptions { threads };
-    let lines = etlink_host::read_linked(content, options);
+    let lines = etlink_formats::host::read_linked(content, options);
     let (lines, behind) = lines.map_err(|cause| RunError::unreadable(name, cause))?;
     let graph = read::read(again()?).map_err(|cause| RunError::unreadable(name, cause))?;
     Ok(MergedNodes {

@@ -25,7 +25,7 @@ use crate::output::{OutputFormat, Target};
 use crate::storage::{self, FileData, StoredKind, is_url, is_web_url};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_model::KeepEvents;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Beginning of a run, from which slices of time count on all its ranks.
 
-use etlink_kineto::TraceOutline;
+use etlink_formats::kineto::TraceOutline;
 use etlink_link::ranks::RankSteps;
 use etlink_model::{GlobalRank, UnixNs};
 use std::collections::BTreeMap;

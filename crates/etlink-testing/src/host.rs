@@ -2,7 +2,7 @@
 
 use crate::comms::{HostInputs, list};
 use crate::{DrawnOp, ParamComms, TraceBuilder};
-use etlink_host::{
+use etlink_formats::host::{
     ArgumentText, CommunicationText, HostSchema, HostWriteOptions, HostWriter, NodeText,
 };
 use etlink_model::HostHeader;

@@ -2,7 +2,7 @@
 
 use crate::rows::{DrawnCall, DrawnRow, DrawnSync, RowWork};
 use crate::{DrawnEvent, DrawnOp, DrawnThread, KinetoFlavour, RecordIds, TraceBuilder};
-use etlink_kineto::{
+use etlink_formats::kineto::{
     CompleteEvent, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions, KinetoWriter,
     TrackKey,
 };

@@ -1,5 +1,5 @@
 //! Draws a program and returns the bytes that PyTorch's two writers would produce for it, using the
-//! encoders of `etlink-host` and `etlink-kineto`. For tests only: no tool depends on it.
+//! encoders of `etlink-formats`. For tests only: no tool depends on it.
 //!
 //! ```text
 //! thread   aten::mm ------------        device   stream 7
@@ -32,7 +32,7 @@ mod rows;
 mod xla;
 
 pub use comms::ParamComms;
-pub use etlink_host::HostSchema;
+pub use etlink_formats::host::HostSchema;
 pub use etlink_model::DeviceQueue;
 pub use graphs::GraphKernel;
 pub use growth::grows_evenly;

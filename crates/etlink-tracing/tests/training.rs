@@ -27,17 +27,17 @@ use tracing_subscriber::prelude::*;
 
 fn linked(cycle: &Path) -> (LinkedTrace, TensorUses) {
     let open = |name: &str| GzDecoder::new(File::open(cycle.join(name)).expect(name));
-    let host = etlink_host::read(
+    let host = etlink_formats::host::read(
         open("torch_et_3.json.gz"),
-        etlink_host::HostReadOptions::default(),
+        etlink_formats::host::HostReadOptions::default(),
     )
     .expect("a host trace");
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         open("kineto_trace_3.json.gz"),
-        etlink_kineto::KinetoReadOptions::default(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
     )
     .expect("a device trace");
-    let uses = etlink_host::tensor_uses(&host);
+    let uses = etlink_formats::host::tensor_uses(&host);
     (
         link(Some(host), device, LinkOptions::default()).expect("links"),
         uses,

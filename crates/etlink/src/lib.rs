@@ -27,9 +27,9 @@ pub use etlink_chakra as chakra;
 #[doc(no_inline)]
 pub use etlink_findings as findings;
 #[doc(no_inline)]
-pub use etlink_host as host;
+pub use etlink_formats::host;
 #[doc(no_inline)]
-pub use etlink_kineto as kineto;
+pub use etlink_formats::kineto;
 #[doc(no_inline)]
 pub use etlink_link as link;
 #[doc(no_inline)]

@@ -3,7 +3,7 @@
 use super::entry_of;
 use super::groups::{GroupSides, Side};
 use super::report::{CallMismatch, CallPart, HangProblem, RankDump};
-use etlink_flight_recorder::FlightEntry;
+use etlink_formats::flight_recorder::FlightEntry;
 use etlink_link::ranks::JoinProblemKind;
 use etlink_model::{CollectiveKind, dtype_bytes};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Groups of a run, with the calls of their ranks.
 
 use super::report::{AbsentCall, RankDump};
-use etlink_flight_recorder::FlightEntry;
+use etlink_formats::flight_recorder::FlightEntry;
 use etlink_link::ranks::rank_list;
 use etlink_model::{GlobalRank, NameId};
 use rustc_hash::FxHashMap;

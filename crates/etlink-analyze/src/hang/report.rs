@@ -1,6 +1,6 @@
 //! Records and sentences of the report on a hanging run.
 
-use etlink_flight_recorder::FlightDump;
+use etlink_formats::flight_recorder::FlightDump;
 use etlink_link::ranks::{JoinProblemKind, rank_list};
 use etlink_model::{AnomalyKind, GlobalRank};
 use serde::Serialize;

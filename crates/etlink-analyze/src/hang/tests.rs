@@ -20,7 +20,7 @@ fn dump_of(rank: i64, groups: &str, calls: &[Call]) -> RankDump {
     text += "]}";
     RankDump {
         rank: GlobalRank(rank),
-        dump: etlink_flight_recorder::read(text.as_bytes()).expect("a dump"),
+        dump: etlink_formats::flight_recorder::read(text.as_bytes()).expect("a dump"),
     }
 }
 

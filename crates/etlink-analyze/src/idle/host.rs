@@ -315,7 +315,8 @@ mod tests {
         let mut names = 0;
         for oddity in [Oddity::Ordinary, Oddity::Annotations, Oddity::Depth] {
             let text = oddity.draw_rank(300, 0).device;
-            let device = etlink_kineto::read(&text[..], Default::default()).expect("a trace");
+            let device =
+                etlink_formats::kineto::read(&text[..], Default::default()).expect("a trace");
             let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
             for thread in host_threads(&trace) {
                 let by_name = NameTimes::from_ranges(&trace, &thread.ranges);

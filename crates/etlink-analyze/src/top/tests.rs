@@ -2,12 +2,12 @@ use super::*;
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder};
 
 fn read(draw: &TraceBuilder) -> DeviceTrace {
-    let options = etlink_kineto::KinetoReadOptions {
+    let options = etlink_formats::kineto::KinetoReadOptions {
         threads: 1,
         shapes: true,
         keep: etlink_model::KeepEvents::Auxiliary,
     };
-    etlink_kineto::read(&draw.kineto()[..], options).expect("a trace")
+    etlink_formats::kineto::read(&draw.kineto()[..], options).expect("a trace")
 }
 
 fn of(draw: &TraceBuilder) -> KeyAverages {

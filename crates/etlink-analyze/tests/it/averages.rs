@@ -31,12 +31,12 @@ fn unpack(case: &str, file: &str) -> impl std::io::Read + Send + use<> {
 }
 
 fn device(case: &str, rank: u32) -> DeviceTrace {
-    let options = etlink_kineto::KinetoReadOptions {
+    let options = etlink_formats::kineto::KinetoReadOptions {
         threads: 2,
         shapes: true,
         keep: etlink_model::KeepEvents::Auxiliary,
     };
-    etlink_kineto::read(
+    etlink_formats::kineto::read(
         unpack(case, &format!("kineto_trace_{rank}.json.gz")),
         options,
     )

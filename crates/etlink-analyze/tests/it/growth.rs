@@ -30,7 +30,7 @@ fn time_grows_with_the_events_alone() {
 
 fn linked_trace(oddity: Oddity, events: usize) -> LinkedTrace {
     let traces = oddity.draw_rank(events, 0);
-    let device = etlink_kineto::read(&traces.device[..], Default::default());
+    let device = etlink_formats::kineto::read(&traces.device[..], Default::default());
     let device = device.expect("a device trace");
     link(None, device, LinkOptions::default()).expect("links")
 }

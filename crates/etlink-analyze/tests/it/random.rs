@@ -318,9 +318,9 @@ proptest! {
             "{{\"traceEvents\": [{}]}}",
             events.iter().map(event).collect::<Vec<_>>().join(",")
         );
-        let device = etlink_kineto::read(
+        let device = etlink_formats::kineto::read(
             text.as_bytes(),
-            etlink_kineto::KinetoReadOptions {
+            etlink_formats::kineto::KinetoReadOptions {
                 keep: etlink_model::KeepEvents::Auxiliary,
                 ..Default::default()
             },

@@ -6,7 +6,7 @@ use crate::et::write_et;
 use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
 use crate::testing::sample;
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::ranks::{GroupIdentity, Peers, RankSet};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{CollectiveKind, DurationNs, GlobalRank, GroupIdx};
@@ -72,7 +72,7 @@ fn with_latencies_of_deps_a_file_predicts_what_its_trace_does() {
         let (program, machine, _) = etlink_testing::random_program(seed);
         let recorded = Machine::run(&program, machine, MachineChange::None);
         let kineto = recorded.trace.kineto();
-        let device = etlink_kineto::read(&kineto[..], KinetoReadOptions::default());
+        let device = etlink_formats::kineto::read(&kineto[..], KinetoReadOptions::default());
         let device = device.expect("a device trace");
         let trace = etlink_link::link(None, device, LinkOptions::default()).expect("links");
         let graph = etlink_replay::graph_from_trace(&trace).expect("a graph");

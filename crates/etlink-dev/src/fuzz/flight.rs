@@ -4,7 +4,7 @@
 use super::corpus::{mutate_text, sorted_entries};
 use anyhow::{Context, Result, ensure};
 use etlink_analyze::hang::{RankDump, flight_calls, hang_report};
-use etlink_flight_recorder::add_collectives;
+use etlink_formats::flight_recorder::add_collectives;
 use etlink_model::{DeviceTrace, GlobalRank};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(super) fn check_dumps(
 ) -> Result<()> {
     let recording = &recordings[random.usize(..recordings.len())];
     let damaged = recording.iter().map(|dump| mutate_text(dump, random));
-    let read = damaged.filter_map(|dump| etlink_flight_recorder::read(&dump[..]).ok());
+    let read = damaged.filter_map(|dump| etlink_formats::flight_recorder::read(&dump[..]).ok());
     let dumps: Vec<RankDump> = (0i64..)
         .zip(read)
         .map(|(rank, dump)| RankDump {

@@ -8,7 +8,7 @@ use etlink_analyze::communicators::communicator_report;
 pub(super) fn check_logs(random: &mut fastrand::Rng) -> Result<()> {
     let logs: Vec<_> = (0..2)
         .map(|rank| mutate_text(draw_log(rank).as_bytes(), random))
-        .filter_map(|text| etlink_nccl_inspector::read(&text[..]).ok())
+        .filter_map(|text| etlink_formats::nccl_inspector::read(&text[..]).ok())
         .collect();
     let report = communicator_report(&logs);
     let calls: usize = logs.iter().map(|log| log.calls.len()).sum();

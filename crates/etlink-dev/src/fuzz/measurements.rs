@@ -2,8 +2,8 @@
 
 use super::corpus::mutate_text;
 use anyhow::{Result, ensure};
+use etlink_formats::metrics::{WorkloadCard, read_compute_csv, read_latencies};
 use etlink_link::{LinkedTrace, join_counter_ranges, join_kernel_metrics};
-use etlink_metrics::{WorkloadCard, read_compute_csv, read_latencies};
 use etlink_model::RowKind;
 use std::fmt::Write;
 

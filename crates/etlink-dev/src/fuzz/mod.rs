@@ -135,27 +135,28 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
 fn damaged_devices(recording: &FuzzRecording) -> Vec<DeviceTrace> {
     let mut devices = vec![];
     for (_, device) in recording {
-        let options = etlink_kineto::KinetoReadOptions::default();
-        devices.extend(etlink_kineto::read(&device[..], options));
+        let options = etlink_formats::kineto::KinetoReadOptions::default();
+        devices.extend(etlink_formats::kineto::read(&device[..], options));
     }
     devices
 }
 
 /// Links a pair. Errors of readers and linker are acceptable, since they are rejections.
 fn link_pair(host: &[u8], device: &[u8], threads: usize) -> Option<LinkedTrace> {
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         device,
-        etlink_kineto::KinetoReadOptions {
+        etlink_formats::kineto::KinetoReadOptions {
             threads,
             shapes: true,
             keep: etlink_model::KeepEvents::Everything,
         },
     )
     .ok()?;
-    let mut host = etlink_host::read(host, etlink_host::HostReadOptions { threads }).ok();
+    let mut host =
+        etlink_formats::host::read(host, etlink_formats::host::HostReadOptions { threads }).ok();
     // With tensors, so that the edges derived from them are built and checked too.
     host.iter_mut()
-        .for_each(|host| host.tensors = Some(etlink_host::tensor_uses(host)));
+        .for_each(|host| host.tensors = Some(etlink_formats::host::tensor_uses(host)));
     etlink_link::link(
         host,
         device,

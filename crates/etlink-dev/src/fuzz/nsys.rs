@@ -2,10 +2,10 @@
 //! databases cause no panic.
 
 use anyhow::{Context, Result, ensure};
+use etlink_formats::nsys::{NsysReadOptions, NsysSchema, read, write};
+use etlink_formats::sqlite::{SqliteTables, set_safe_limits};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, RowKind};
-use etlink_nsys::{NsysReadOptions, NsysSchema, read, write};
-use etlink_sqlite::{SqliteTables, set_safe_limits};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 

@@ -3,7 +3,7 @@
 
 use super::corpus::{mutate_text, read_unpacked, sorted_entries};
 use anyhow::{Context, Result, bail, ensure};
-use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
+use etlink_formats::kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, KeepEvents, TimeNs};
 use etlink_perfetto::{KinetoText, TorchText, perfetto_origin};
@@ -19,7 +19,7 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
     KinetoText::new(&bytes[..])
         .read_to_end(&mut text)
         .context("own output cannot be read")?;
-    let again = etlink_kineto::read(&text[..], everything())
+    let again = etlink_formats::kineto::read(&text[..], everything())
         .context("what own output is read as is no recording")?;
     // Times saturate at the maximum, so a range beyond it cannot be written. What is read back has
     // the recorded correlations, also of rows that were assigned to another launch.
@@ -32,7 +32,7 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
         // an error is acceptable; the text before it is a truncated recording
         let mut part = vec![];
         drop(KinetoText::new(&damaged[..]).read_to_end(&mut part));
-        drop(etlink_kineto::read(&part[..], everything()));
+        drop(etlink_formats::kineto::read(&part[..], everything()));
     }
     Ok(bytes)
 }
@@ -44,7 +44,7 @@ pub(super) fn check_torch(files: &[Vec<u8>], random: &mut fastrand::Rng) {
     let mut text = vec![];
     // an error is acceptable; the text before it is a truncated recording
     drop(TorchText::new(&damaged[..]).read_to_end(&mut text));
-    drop(etlink_kineto::read(&text[..], everything()));
+    drop(etlink_formats::kineto::read(&text[..], everything()));
 }
 
 /// Reads the files of PyTorch's own collector in testdata.
@@ -99,7 +99,7 @@ fn damaged_files(bytes: &[u8]) -> [Vec<u8>; 2] {
 /// Compares both traces as Kineto JSON.
 fn compare_tables(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
     let text = |trace: &DeviceTrace| -> Result<String> {
-        let text = etlink_kineto::write(trace, vec![], KinetoWriteOptions::default())?;
+        let text = etlink_formats::kineto::write(trace, vec![], KinetoWriteOptions::default())?;
         Ok(String::from_utf8(text)?)
     };
     let (one, two) = (text(one)?, text(two)?);

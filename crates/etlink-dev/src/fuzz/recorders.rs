@@ -2,12 +2,12 @@
 //! files cause no panic.
 
 use anyhow::{Context, Result, ensure};
+use etlink_formats::rocm::{RocpdReadOptions, read_rocpd, read_rocprof_json, rocpd_processes};
+use etlink_formats::sqlite::set_safe_limits;
+use etlink_formats::xla::{XlaReadOptions, read_space, read_trace_json};
 use etlink_link::LinkOptions;
 use etlink_model::{DeviceTrace, KeepEvents, TimeNs};
-use etlink_rocm::{RocpdReadOptions, read_rocpd, read_rocprof_json, rocpd_processes};
-use etlink_sqlite::set_safe_limits;
 use etlink_testing::{rocprof_json, write_rocpd, xla_json, xla_space};
-use etlink_xla::{XlaReadOptions, read_space, read_trace_json};
 use rusqlite::{Connection, MAIN_DB};
 
 /// Writes and reads both formats, whole and damaged.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use etlink_chakra::{WriteOptions, check, et, etplus, finding::Severity, read};
-use etlink_host::HostReadOptions;
+use etlink_formats::host::HostReadOptions;
 use etlink_link::LinkedTrace;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -33,14 +33,14 @@ pub(super) fn check_written(trace: &LinkedTrace) -> Result<[Vec<u8>; 2]> {
 
 /// Checks that the traces in merged JSON, linked again, give the same graph.
 fn expect_same_traces(json: &[u8], protobuf: &[u8]) -> Result<()> {
-    let (lines, behind) = etlink_host::read_linked(json, HostReadOptions::default())?;
+    let (lines, behind) = etlink_formats::host::read_linked(json, HostReadOptions::default())?;
     let mut traces = etplus::recorded_traces(lines, &read::read(json)?, &behind)?;
     if !traces.losses.is_empty() {
         // something other than the two traces was linked
         return Ok(());
     }
     if let Some(host) = &mut traces.host {
-        host.tensors = Some(etlink_host::tensor_uses(host));
+        host.tensors = Some(etlink_formats::host::tensor_uses(host));
     }
     let options = traces.link_options();
     let again = etlink_link::link(traces.host, traces.device, options)?;

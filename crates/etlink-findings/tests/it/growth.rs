@@ -48,7 +48,7 @@ fn find_causes(case: &Case, rules: &KernelRules) {
 
 fn draw_case(oddity: Oddity, events: usize, rules: &KernelRules) -> Case {
     let traces = oddity.draw_rank(events, 0);
-    let device = etlink_kineto::read(&traces.device[..], Default::default());
+    let device = etlink_formats::kineto::read(&traces.device[..], Default::default());
     let device = device.expect("a device trace");
     let trace = link(None, device, LinkOptions::default()).expect("links");
     Case {

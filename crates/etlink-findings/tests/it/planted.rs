@@ -8,7 +8,7 @@ use etlink_analyze::{KernelRules, Options, analyze};
 use etlink_findings::{
     CauseKind, KINDS, RankCauses, RankPart, RunFindings, rank_causes, run_findings,
 };
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::ranks::{RankSummary, RunSteps, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};
 use etlink_model::{DurationNs, GlobalRank, KeepEvents, NodeIdx, RankIdx};
@@ -51,7 +51,7 @@ pub(crate) fn link_text(text: &[u8], rank: usize) -> LinkedTrace {
         keep: KeepEvents::Auxiliary,
         ..KinetoReadOptions::default()
     };
-    let device = etlink_kineto::read(text, options).expect("a device trace");
+    let device = etlink_formats::kineto::read(text, options).expect("a device trace");
     let options = LinkOptions {
         rank: Some(GlobalRank(rank as i64)),
         tensor_deps: TensorEdges::None,

@@ -26,8 +26,9 @@ fn run(program: &[MachineInstruction]) -> Machine {
 }
 
 fn link(machine: &Machine) -> LinkedTrace {
-    let options = etlink_kineto::KinetoReadOptions::default();
-    let device = etlink_kineto::read(&machine.trace.kineto()[..], options).expect("a trace");
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    let device =
+        etlink_formats::kineto::read(&machine.trace.kineto()[..], options).expect("a trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 

@@ -75,13 +75,13 @@ const LEAST_EFFECT: f64 = 0.04;
 
 fn read_device(path: &Path) -> DeviceTrace {
     let file = std::fs::File::open(path).expect("a recording");
-    let options = etlink_kineto::KinetoReadOptions::default();
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
     let is_zstd = path.extension().is_some_and(|end| end == "zst");
     if is_zstd {
         let text = zstd::stream::read::Decoder::new(file).expect("zstd");
-        etlink_kineto::read(text, options).expect("a device trace")
+        etlink_formats::kineto::read(text, options).expect("a device trace")
     } else {
-        etlink_kineto::read(MultiGzDecoder::new(file), options).expect("a device trace")
+        etlink_formats::kineto::read(MultiGzDecoder::new(file), options).expect("a device trace")
     }
 }
 

@@ -13,8 +13,8 @@ fn read_recording(case: &str) -> DeviceTrace {
     let root = env!("CARGO_MANIFEST_DIR");
     let path = format!("{root}/../../testdata/pairs/{case}/kineto_trace_0.json.gz");
     let file = std::fs::File::open(&path).expect("a recording");
-    let options = etlink_kineto::KinetoReadOptions::default();
-    etlink_kineto::read(MultiGzDecoder::new(file), options).expect("a device trace")
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    etlink_formats::kineto::read(MultiGzDecoder::new(file), options).expect("a device trace")
 }
 
 fn find(device: DeviceTrace) -> RunFindings {

@@ -117,8 +117,8 @@ fn rows_that_do_not_say_their_stream_are_left_out() {
     };
     let rows = [row(4, r#""stream": 1"#), row(801, r#""size": 16"#)];
     let text = format!(r#"{{"traceEvents": [{}]}}"#, rows.join(","));
-    let options = etlink_kineto::KinetoReadOptions::default();
-    let device = etlink_kineto::read(text.as_bytes(), options).expect("reads");
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    let device = etlink_formats::kineto::read(text.as_bytes(), options).expect("reads");
     let trace = etlink_link::link(None, device, Default::default()).expect("links");
     let (tables, details) =
         etlink_hta::hta_tables_in_detail(&trace, HtaOptions::default()).expect("patterns");

@@ -412,8 +412,11 @@ fn the_first_event_has_no_number() {
         event("Kernel", "k", stream, 30, 2),
     ];
     let text = format!(r#"{{"traceEvents": [{}]}}"#, events.join(","));
-    let device = etlink_kineto::read(text.as_bytes(), etlink_kineto::KinetoReadOptions::default())
-        .expect("reads");
+    let device = etlink_formats::kineto::read(
+        text.as_bytes(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
+    )
+    .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
     let queues = hta_tables(&trace, HtaOptions::default())

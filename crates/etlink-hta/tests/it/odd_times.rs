@@ -48,11 +48,11 @@ proptest! {
     ) {
         let lines: Vec<String> = events.iter().map(event_json).collect();
         let text = format!("{{\"traceEvents\": [{}]}}", lines.join(","));
-        let options = etlink_kineto::KinetoReadOptions {
+        let options = etlink_formats::kineto::KinetoReadOptions {
             keep: etlink_model::KeepEvents::Auxiliary,
             ..Default::default()
         };
-        let device = etlink_kineto::read(text.as_bytes(), options).expect("reads");
+        let device = etlink_formats::kineto::read(text.as_bytes(), options).expect("reads");
         let linked = etlink_link::link(None, device, etlink_link::LinkOptions::default());
         let Ok(trace) = linked else { return Ok(()) };
         for nanoseconds in [false, true] {

@@ -1,7 +1,7 @@
 //! Tests graph launches with recorded dependencies: `testdata/graphs`.
 
 use crate::support::{checked, edges};
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace};
 use etlink_model::GraphDependencies;
 
@@ -9,7 +9,8 @@ const STREAMS: &[u8] = include_bytes!("../../../../testdata/graphs/streams-2.15.
 const LANES: &[u8] = include_bytes!("../../../../testdata/graphs/lanes-2.15.0.json");
 
 fn linked(text: &[u8], with_dependencies: bool) -> LinkedTrace {
-    let mut device = etlink_kineto::read(text, KinetoReadOptions::default()).expect("a trace");
+    let mut device =
+        etlink_formats::kineto::read(text, KinetoReadOptions::default()).expect("a trace");
     if !with_dependencies {
         device.graph_dependencies = GraphDependencies::default();
     }

@@ -320,7 +320,10 @@ fn a_trace_that_is_cut_before_its_rows_is_no_run_without_devices() {
     let whole = alone(&draw);
     let text = draw.kineto();
     let end = text.len() - 40;
-    let device = etlink_kineto::read(&text[..end], etlink_kineto::KinetoReadOptions::default());
+    let device = etlink_formats::kineto::read(
+        &text[..end],
+        etlink_formats::kineto::KinetoReadOptions::default(),
+    );
     let device = device.expect("a cut trace");
     let cut = etlink_link::link(None, device, etlink_link::LinkOptions::default());
     let notes = |trace: &etlink_link::LinkedTrace| trace.report.notes.join("\n");

@@ -55,9 +55,9 @@ fn names_agree(trace: &LinkedTrace) -> bool {
 fn by_id_in_every_schema() {
     let draw = training(1000, 2, NAMES);
     for schema in HostSchema::ALL {
-        let host = etlink_host::read(
+        let host = etlink_formats::host::read(
             &draw.host(schema)[..],
-            etlink_host::HostReadOptions::default(),
+            etlink_formats::host::HostReadOptions::default(),
         )
         .expect("reads");
         let trace = checked(

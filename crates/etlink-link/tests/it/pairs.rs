@@ -38,14 +38,14 @@ fn recorded(case: &str, file: &str, rank: usize) -> impl std::io::Read + Send + 
 }
 
 fn read(case: &str, rank: usize) -> (HostTrace, DeviceTrace) {
-    let host = etlink_host::read(
+    let host = etlink_formats::host::read(
         recorded(case, "torch_et", rank),
-        etlink_host::HostReadOptions::default(),
+        etlink_formats::host::HostReadOptions::default(),
     )
     .expect("a host trace");
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         recorded(case, "kineto_trace", rank),
-        etlink_kineto::KinetoReadOptions::default(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
     )
     .expect("a device trace");
     (host, device)

@@ -395,8 +395,8 @@ fn negative_durations_are_left_out() {
     let text = String::from_utf8(draw.kineto()).expect("text");
     let changed = text.replacen("\"dur\": 180.000", "\"dur\": -180.000", 12);
     assert_ne!(text, changed);
-    let options = etlink_kineto::KinetoReadOptions::default();
-    let trace = etlink_kineto::read(changed.as_bytes(), options).expect("reads");
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    let trace = etlink_formats::kineto::read(changed.as_bytes(), options).expect("reads");
     let trace = linked(trace);
     assert_eq!(row_damage(&trace), [(AnomalyKind::RowWithoutTime, 12)]);
     assert_eq!(trace.device.rows.len(), 68);

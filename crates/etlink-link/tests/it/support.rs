@@ -7,17 +7,17 @@ use etlink_model::{
 use etlink_testing::{HostSchema, TraceBuilder};
 
 pub(crate) fn device(draw: &TraceBuilder) -> DeviceTrace {
-    etlink_kineto::read(
+    etlink_formats::kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::KinetoReadOptions::default(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
     )
     .expect("a device trace")
 }
 
 pub(crate) fn host(draw: &TraceBuilder) -> HostTrace {
-    etlink_host::read(
+    etlink_formats::host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::HostReadOptions::default(),
+        etlink_formats::host::HostReadOptions::default(),
     )
     .expect("a host trace")
 }
@@ -32,8 +32,8 @@ pub(crate) fn alone_changed(draw: &TraceBuilder, old: &str, new: &str) -> Linked
     let text = String::from_utf8(draw.kineto()).expect("text");
     let changed = text.replacen(old, new, 1);
     assert_ne!(text, changed);
-    let options = etlink_kineto::KinetoReadOptions::default();
-    let device = etlink_kineto::read(changed.as_bytes(), options).expect("a device trace");
+    let options = etlink_formats::kineto::KinetoReadOptions::default();
+    let device = etlink_formats::kineto::read(changed.as_bytes(), options).expect("a device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 

@@ -1,7 +1,7 @@
 //! Odd traces, and ranks that communicate.
 
-use etlink_host::HostReadOptions;
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::host::HostReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::ranks::{
     CommExtent, Communication, GroupIdentity, Peers, RankSummary, align_clocks, collective_skews,
     join_ranks, step_stragglers, wait_causes,
@@ -51,13 +51,13 @@ impl Case {
 }
 
 fn link_traces(traces: &OddTraces) -> LinkedTrace {
-    let device = etlink_kineto::read(&traces.device[..], KinetoReadOptions::default());
+    let device = etlink_formats::kineto::read(&traces.device[..], KinetoReadOptions::default());
     let device = device.expect("a device trace");
     let mut host = None;
     if let Some(text) = &traces.host {
-        let read = etlink_host::read(&text[..], HostReadOptions::default());
+        let read = etlink_formats::host::read(&text[..], HostReadOptions::default());
         let mut read = read.expect("a host trace");
-        read.tensors = Some(etlink_host::tensor_uses(&read));
+        read.tensors = Some(etlink_formats::host::tensor_uses(&read));
         host = Some(read);
     }
     let options = LinkOptions {

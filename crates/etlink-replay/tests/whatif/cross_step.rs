@@ -39,9 +39,9 @@ pub(super) fn link(program: &[MachineInstruction], sync_rows: bool) -> LinkedTra
         ..MachineOptions::default()
     };
     let run = Machine::run(program, options, MachineChange::None);
-    let read = etlink_kineto::read(
+    let read = etlink_formats::kineto::read(
         &run.trace.kineto()[..],
-        etlink_kineto::KinetoReadOptions::default(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
     );
     etlink_link::link(None, read.expect("a trace"), LinkOptions::default()).expect("links")
 }

@@ -63,8 +63,8 @@ impl Outcome {
 
 /// Links a trace.
 fn read_trace(draw: &TraceBuilder) -> LinkedTrace {
-    let read = etlink_kineto::KinetoReadOptions::default();
-    let device = etlink_kineto::read(&draw.kineto()[..], read).expect("a device trace");
+    let read = etlink_formats::kineto::KinetoReadOptions::default();
+    let device = etlink_formats::kineto::read(&draw.kineto()[..], read).expect("a device trace");
     etlink_link::link(None, device, LinkOptions::default()).expect("links")
 }
 

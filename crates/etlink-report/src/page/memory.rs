@@ -4,7 +4,7 @@
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analyze::memory::{device_type_name, read_device_type};
 use etlink_analyze::{MemoryPoint, MemoryUse};
-use etlink_memory_snapshot::DeviceMemory;
+use etlink_formats::memory_snapshot::DeviceMemory;
 use indexmap::IndexMap;
 use serde::Serialize;
 

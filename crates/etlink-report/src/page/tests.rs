@@ -13,9 +13,9 @@ use std::io::Read;
 const HOSTILE: &str = "</script><script>alert(1)</script>";
 
 fn linked(draw: &TraceBuilder) -> LinkedTrace {
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::KinetoReadOptions {
+        etlink_formats::kineto::KinetoReadOptions {
             threads: 1,
             shapes: true,
             keep: etlink_model::KeepEvents::Auxiliary,
@@ -525,9 +525,9 @@ fn times_that_no_trace_should_have_do_no_harm() {
             event("gpu_memcpy", second, first, 2),
         ];
         let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
-        let device = etlink_kineto::read(
+        let device = etlink_formats::kineto::read(
             text.as_bytes(),
-            etlink_kineto::KinetoReadOptions {
+            etlink_formats::kineto::KinetoReadOptions {
                 threads: 1,
                 shapes: true,
                 keep: etlink_model::KeepEvents::Auxiliary,

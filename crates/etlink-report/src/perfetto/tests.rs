@@ -18,14 +18,14 @@ fn detailed(draw: &TraceBuilder) -> LinkedTrace {
 }
 
 fn linked_with(draw: &TraceBuilder, keep: etlink_model::KeepEvents) -> LinkedTrace {
-    let host = etlink_host::read(
+    let host = etlink_formats::host::read(
         &draw.host(HostSchema::V1_1_1)[..],
-        etlink_host::HostReadOptions { threads: 1 },
+        etlink_formats::host::HostReadOptions { threads: 1 },
     )
     .expect("host trace");
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         &draw.kineto()[..],
-        etlink_kineto::KinetoReadOptions {
+        etlink_formats::kineto::KinetoReadOptions {
             threads: 1,
             shapes: false,
             keep,

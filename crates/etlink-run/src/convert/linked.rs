@@ -80,7 +80,7 @@ pub(super) fn link_again(source: &mut GraphInput) -> Result<(Vec<u8>, Losses), R
         mut host, device, ..
     } = traces;
     if let Some(host) = &mut host {
-        host.tensors = Some(etlink_host::tensor_uses(host));
+        host.tensors = Some(etlink_formats::host::tensor_uses(host));
     }
     let trace = etlink_link::link(host, device, options);
     let trace = trace.map_err(|error| not_linked(error.to_string()))?;

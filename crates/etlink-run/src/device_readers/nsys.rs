@@ -3,9 +3,9 @@
 use crate::error::RunError;
 use crate::input::InputFile;
 use crate::input::database::DatabaseFile;
-use etlink_kineto::KinetoReadOptions;
+use etlink_formats::kineto::KinetoReadOptions;
+use etlink_formats::nsys::{GlobalPid, NsysReadOptions};
 use etlink_model::DeviceTrace;
-use etlink_nsys::{GlobalPid, NsysReadOptions};
 
 /// Reads a Nsight Systems export: the chosen process, or the only one.
 pub(super) fn read_nsys(
@@ -26,10 +26,10 @@ pub(super) fn read_nsys(
         process,
         keep: options.keep,
     };
-    let trace = etlink_nsys::read_with(&connection, second, options);
+    let trace = etlink_formats::nsys::read_with(&connection, second, options);
     trace.map_err(|source| match source {
         // ranks are determined before reading, for which a compressed file is not unpacked
-        etlink_nsys::Error::SeveralProcesses { pids } if !is_plain => {
+        etlink_formats::nsys::Error::SeveralProcesses { pids } if !is_plain => {
             super::packed_processes(name, pids.len())
         }
         cause => RunError::unreadable(name, cause),

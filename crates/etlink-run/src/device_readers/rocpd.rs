@@ -3,8 +3,8 @@
 use crate::error::RunError;
 use crate::input::InputFile;
 use crate::input::database::DatabaseFile;
+use etlink_formats::rocm::RocpdReadOptions;
 use etlink_model::DeviceTrace;
-use etlink_rocm::RocpdReadOptions;
 
 /// Reads a rocpd database: the chosen process, or the only one.
 pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
@@ -13,9 +13,9 @@ pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let file = DatabaseFile::from_input(input)?;
     let connection = file.connect();
     let connection = connection.map_err(|cause| RunError::unreadable(&name, cause))?;
-    let trace = etlink_rocm::read_rocpd(&connection, RocpdReadOptions { process });
+    let trace = etlink_formats::rocm::read_rocpd(&connection, RocpdReadOptions { process });
     trace.map_err(|source| match source {
-        etlink_rocm::Error::SeveralProcesses { pids } if !is_plain => {
+        etlink_formats::rocm::Error::SeveralProcesses { pids } if !is_plain => {
             super::packed_processes(name, pids.len())
         }
         cause => RunError::unreadable(name, cause),

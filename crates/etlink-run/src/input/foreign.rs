@@ -2,7 +2,7 @@
 //! them.
 
 use super::InputKind;
-use etlink_memory_snapshot::is_memory_snapshot;
+use etlink_formats::memory_snapshot::is_memory_snapshot;
 use memchr::memmem;
 
 /// First bytes of files packed in other ways than etlink reads: xz, bzip2, 7z, LZ4.

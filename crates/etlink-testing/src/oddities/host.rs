@@ -1,7 +1,7 @@
 //! Writes the host trace of an odd kind.
 
 use super::{Oddity, is_tensor_write};
-use etlink_host::{ArgumentText, HostSchema, HostWriteOptions, HostWriter, NodeText};
+use etlink_formats::host::{ArgumentText, HostSchema, HostWriteOptions, HostWriter, NodeText};
 use etlink_model::HostHeader;
 use std::io;
 

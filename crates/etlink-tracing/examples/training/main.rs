@@ -61,13 +61,13 @@ fn link_at_once() -> impl TraceOutput {
 }
 
 fn linked(host: &[u8], device: &[u8]) -> Result<LinkedTrace, RecorderError> {
-    let host = etlink_host::read(
+    let host = etlink_formats::host::read(
         std::io::Cursor::new(host.to_vec()),
-        etlink_host::HostReadOptions::default(),
+        etlink_formats::host::HostReadOptions::default(),
     )?;
-    let device = etlink_kineto::read(
+    let device = etlink_formats::kineto::read(
         std::io::Cursor::new(device.to_vec()),
-        etlink_kineto::KinetoReadOptions::default(),
+        etlink_formats::kineto::KinetoReadOptions::default(),
     )?;
     Ok(link(Some(host), device, LinkOptions::default())?)
 }

@@ -9,7 +9,7 @@ use super::details::SpanDetails;
 use super::tensors::TensorFields;
 use super::window::{SpanRun, SpanWindow};
 use crate::spans::local_time;
-use etlink_host::{ArgumentText, HostWriteOptions, HostWriter, NodeText};
+use etlink_formats::host::{ArgumentText, HostWriteOptions, HostWriter, NodeText};
 use etlink_json::write::{number, text};
 use etlink_model::HostHeader;
 use rustc_hash::FxHashMap;

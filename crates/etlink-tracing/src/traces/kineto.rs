@@ -9,7 +9,7 @@ use super::facts::{SpanFacts, SpanRole};
 use super::window::{SpanRun, SpanWindow};
 use crate::ProgramInfo;
 use crate::spans::{FieldValue, process_name};
-use etlink_kineto::{
+use etlink_formats::kineto::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey,
 };

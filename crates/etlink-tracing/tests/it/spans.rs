@@ -82,11 +82,14 @@ impl Recorded {
     fn read(&self, cycle: usize) -> (HostTrace, DeviceTrace) {
         let texts = self.texts.lock().expect("no panic");
         let source = |at: usize| std::io::Cursor::new(texts[at].clone().into_bytes());
-        let host = etlink_host::read(source(cycle * 2), etlink_host::HostReadOptions::default())
-            .expect("a host trace");
-        let device = etlink_kineto::read(
+        let host = etlink_formats::host::read(
+            source(cycle * 2),
+            etlink_formats::host::HostReadOptions::default(),
+        )
+        .expect("a host trace");
+        let device = etlink_formats::kineto::read(
             source(cycle * 2 + 1),
-            etlink_kineto::KinetoReadOptions::default(),
+            etlink_formats::kineto::KinetoReadOptions::default(),
         )
         .expect("a device trace");
         (host, device)

@@ -2,12 +2,12 @@ use super::*;
 use etlink_testing::{DeviceQueue, ThreadRef, TraceBuilder};
 
 fn tree_of(draw: &TraceBuilder, options: TreeOptions) -> CallTree {
-    let reading = etlink_kineto::KinetoReadOptions {
+    let reading = etlink_formats::kineto::KinetoReadOptions {
         threads: 1,
         shapes: false,
         keep: etlink_model::KeepEvents::Auxiliary,
     };
-    let trace = etlink_kineto::read(&draw.kineto()[..], reading).expect("a trace");
+    let trace = etlink_formats::kineto::read(&draw.kineto()[..], reading).expect("a trace");
     call_tree(&trace, options)
 }
 

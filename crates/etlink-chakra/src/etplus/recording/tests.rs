@@ -5,7 +5,7 @@ use super::column::{Coding, NumberList, write_numbers};
 use super::{RecordedTraces, RecordingError, recorded_traces};
 use crate::etplus::write_etplus;
 use crate::testing::sample;
-use etlink_host::HostReadOptions;
+use etlink_formats::host::HostReadOptions;
 use etlink_link::LinkedTrace;
 use etlink_model::{Correlation, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn document(trace: &LinkedTrace) -> Value {
 
 fn traces_of(document: &Value) -> Result<RecordedTraces, RecordingError> {
     let bytes = serde_json::to_vec(document).expect("JSON");
-    let read = etlink_host::read_linked(&bytes[..], HostReadOptions::default());
+    let read = etlink_formats::host::read_linked(&bytes[..], HostReadOptions::default());
     let (lines, behind) = read.expect("nodes");
     let graph = crate::read::read(&bytes[..]).expect("nodes");
     recorded_traces(lines, &graph, &behind)

@@ -7,9 +7,9 @@
 
 use super::type_recorder::TypeRecorder;
 use super::*;
+use etlink_formats::memory_snapshot::{DeviceMemory, MemorySeries, StackMemory};
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
 use etlink_link::{MatchRule, NoLaunch};
-use etlink_memory_snapshot::{DeviceMemory, MemorySeries, StackMemory};
 use etlink_model::{AnomalyKind, GlobalRank};
 use etlink_testing::ParamComms;
 

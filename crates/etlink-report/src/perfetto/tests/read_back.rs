@@ -2,7 +2,7 @@
 
 use super::{draw_everything, linked_with};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
-use etlink_kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
+use etlink_formats::kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     AnomalyKind, DeviceTrace, DurationNs, EventDetails, KeepEvents, RecordedDetails,
@@ -18,7 +18,7 @@ fn read(text: &[u8]) -> DeviceTrace {
         shapes: true,
         keep: KeepEvents::Everything,
     };
-    etlink_kineto::read(text, options).expect("reads")
+    etlink_formats::kineto::read(text, options).expect("reads")
 }
 
 /// Returns the file of a linked trace, with a critical path, which is not part of the recording.
@@ -49,7 +49,7 @@ fn meaning(trace: &DeviceTrace) -> Vec<String> {
         version: KinetoVersion::Torch2_15,
         verbatim: false,
     };
-    let text = etlink_kineto::write(trace, vec![], options).expect("writes");
+    let text = etlink_formats::kineto::write(trace, vec![], options).expect("writes");
     let text = String::from_utf8(text).expect("UTF-8");
     let mut said: Vec<String> = text.lines().map(str::to_owned).collect();
     let details = trace.details.as_ref().expect("details");
@@ -126,7 +126,10 @@ fn comes_back(text: &[u8]) -> Result<(), TestCaseError> {
 
 #[test]
 fn the_order_of_threads_is_known_by_one_name() {
-    assert_eq!(etlink_kineto::ORDER_KEY, etlink_perfetto::words::ORDER_KEY);
+    assert_eq!(
+        etlink_formats::kineto::ORDER_KEY,
+        etlink_perfetto::words::ORDER_KEY
+    );
 }
 
 #[test]
@@ -166,13 +169,13 @@ fn a_cut_file_says_where_it_ends() {
         assert!(names_place, "{error}");
         // the part before the truncation can be read
         let options = KinetoReadOptions::default();
-        if let Ok(part) = etlink_kineto::read(&text[..], options) {
+        if let Ok(part) = etlink_formats::kineto::read(&text[..], options) {
             assert!(part.ops.len() <= trace.device.ops.len());
         }
     }
     let options = KinetoReadOptions::default();
     let half = KinetoText::new(&bytes[..bytes.len() - 1]);
-    let part = etlink_kineto::read(half, options).expect("reads");
+    let part = etlink_formats::kineto::read(half, options).expect("reads");
     let mut told = part.anomalies.iter();
     let told = told.find(|(kind, _)| *kind == AnomalyKind::SourceEnded);
     let last = bytes.len() - TimelineFormat::Protobuf.end().len();

@@ -5,7 +5,7 @@ use crate::file_error::{FileAction, FileContext};
 use crate::input::InputFile;
 use crate::interrupt::Changes;
 use crate::storage;
-use etlink_sqlite::set_safe_limits;
+use etlink_formats::sqlite::set_safe_limits;
 use rusqlite::{Connection, OpenFlags};
 use std::ffi::OsString;
 use std::fs::File;
@@ -105,15 +105,15 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// Fails if another program is writing the database, or SQLite cannot open it.
-    pub(crate) fn connect(&self) -> Result<Connection, etlink_sqlite::Error> {
-        let opened = |source| etlink_sqlite::Error::of("opening", source);
+    pub(crate) fn connect(&self) -> Result<Connection, etlink_formats::sqlite::Error> {
+        let opened = |source| etlink_formats::sqlite::Error::of("opening", source);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         // A write-ahead log needs two files next to the database, even for readers. With
         // `immutable`, SQLite creates none and checks no lock.
         let connection = if !self.has_log() {
             Connection::open_with_flags(&self.path, flags)
         } else if self.has_unwritten_log() {
-            return Err(etlink_sqlite::Error::PendingLog);
+            return Err(etlink_formats::sqlite::Error::PendingLog);
         } else {
             let flags = flags | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(immutable_uri(&self.path), flags)
@@ -165,7 +165,7 @@ fn immutable_uri(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_sqlite::SqliteTables;
+    use etlink_formats::sqlite::SqliteTables;
 
     #[test]
     fn paths_of_any_characters_are_uris() {
@@ -213,7 +213,7 @@ mod tests {
             .and_then(|connection| SqliteTables::probe(&connection).map(|_| ()));
         let error = probed.expect_err("locked");
         assert!(
-            matches!(error, etlink_sqlite::Error::Locked { .. }),
+            matches!(error, etlink_formats::sqlite::Error::Locked { .. }),
             "{error}"
         );
     }

@@ -3,22 +3,22 @@
 use super::DatabaseProcess;
 use super::recorder::DatabaseRecorder;
 use crate::input::InputKind;
-use etlink_nsys::NsysProcess;
+use etlink_formats::nsys::NsysProcess;
 use rusqlite::Connection;
 
 pub(super) const RECORDER: DatabaseRecorder = DatabaseRecorder {
     kind: InputKind::NsysSqlite,
-    is_own: etlink_nsys::is_export,
-    event_rows: |connection| etlink_nsys::row_count(connection).ok(),
+    is_own: etlink_formats::nsys::is_export,
+    event_rows: |connection| etlink_formats::nsys::row_count(connection).ok(),
     processes: list_processes,
 };
 
 fn list_processes(
     connection: &Connection,
-) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error> {
-    match etlink_nsys::processes(connection) {
+) -> Result<Option<Vec<DatabaseProcess>>, etlink_formats::sqlite::Error> {
+    match etlink_formats::nsys::processes(connection) {
         Ok(processes) => Ok(Some(nsys_processes(processes))),
-        Err(etlink_nsys::Error::Sqlite(error)) => Err(error),
+        Err(etlink_formats::nsys::Error::Sqlite(error)) => Err(error),
         Err(_) => Ok(None),
     }
 }
@@ -34,7 +34,8 @@ fn nsys_processes(processes: Vec<NsysProcess>) -> Vec<DatabaseProcess> {
             rank: rank.map(|rank| rank.rank),
             world_size: rank.and_then(|rank| rank.world_size),
             told_by: rank.map(|rank| rank.source.describe()),
-            by_order: rank.is_some_and(|rank| rank.source == etlink_nsys::RankSource::Order),
+            by_order: rank
+                .is_some_and(|rank| rank.source == etlink_formats::nsys::RankSource::Order),
         });
     }
     all

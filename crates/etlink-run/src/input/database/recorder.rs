@@ -2,7 +2,7 @@
 
 use super::DatabaseProcess;
 use crate::input::InputKind;
-use etlink_sqlite::SqliteTables;
+use etlink_formats::sqlite::SqliteTables;
 use rusqlite::Connection;
 
 /// A recorder whose recordings are databases.
@@ -18,4 +18,5 @@ pub(super) struct DatabaseRecorder {
     pub(super) processes: ListProcesses,
 }
 
-type ListProcesses = fn(&Connection) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error>;
+type ListProcesses =
+    fn(&Connection) -> Result<Option<Vec<DatabaseProcess>>, etlink_formats::sqlite::Error>;

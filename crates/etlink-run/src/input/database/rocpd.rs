@@ -3,23 +3,23 @@
 use super::DatabaseProcess;
 use super::recorder::DatabaseRecorder;
 use crate::input::InputKind;
-use etlink_rocm::RocpdProcess;
+use etlink_formats::rocm::RocpdProcess;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
 pub(super) const RECORDER: DatabaseRecorder = DatabaseRecorder {
     kind: InputKind::RocpdSqlite,
-    is_own: etlink_rocm::is_rocpd,
-    event_rows: |connection| etlink_rocm::rocpd_row_count(connection).ok(),
+    is_own: etlink_formats::rocm::is_rocpd,
+    event_rows: |connection| etlink_formats::rocm::rocpd_row_count(connection).ok(),
     processes: list_processes,
 };
 
 fn list_processes(
     connection: &Connection,
-) -> Result<Option<Vec<DatabaseProcess>>, etlink_sqlite::Error> {
-    match etlink_rocm::rocpd_processes(connection) {
+) -> Result<Option<Vec<DatabaseProcess>>, etlink_formats::sqlite::Error> {
+    match etlink_formats::rocm::rocpd_processes(connection) {
         Ok(processes) => Ok(Some(rocpd_processes(processes))),
-        Err(etlink_rocm::Error::Sqlite(error)) => Err(error),
+        Err(etlink_formats::rocm::Error::Sqlite(error)) => Err(error),
         Err(_) => Ok(None),
     }
 }

@@ -7,7 +7,7 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputFile, InputKind};
 use crate::storage;
-use etlink_sqlite::SqliteTables;
+use etlink_formats::sqlite::SqliteTables;
 use std::error::Error;
 use std::io::{self, Read, Seek};
 use std::path::Path;

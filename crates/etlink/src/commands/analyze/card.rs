@@ -3,8 +3,8 @@
 use super::Analyzed;
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_formats::metrics::{CardModel, WorkloadCard};
 use etlink_link::LinkedTrace;
-use etlink_metrics::{CardModel, WorkloadCard};
 use etlink_run::Progress;
 use etlink_run::discover::RankFiles;
 use etlink_run::input::{self, InputKind};

@@ -2,7 +2,7 @@
 //! trace.
 
 use etlink_analyze::{PhaseTotals, RunMetric, RunTotals};
-use etlink_metrics::{LatencyKind, WorkloadCard};
+use etlink_formats::metrics::{LatencyKind, WorkloadCard};
 use etlink_run::measurements::RunMeasurements;
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ fn training_tokens(card: &WorkloadCard) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_metrics::{CardModel, LatencyTotals, RequestLatencies};
+    use etlink_formats::metrics::{CardModel, LatencyTotals, RequestLatencies};
 
     #[test]
     fn a_latency_stands_beside_the_steps_that_make_it() {

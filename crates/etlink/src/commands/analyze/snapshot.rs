@@ -6,7 +6,7 @@ use crate::envelope::{FileReports, JsonReport, print_json_report};
 use crate::table::{CsvTable, Grid, Limit, count, mb, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
-use etlink_memory_snapshot::{DeviceMemory, device_memories};
+use etlink_formats::memory_snapshot::{DeviceMemory, device_memories};
 use etlink_run::{Progress, read_memory_snapshot};
 use serde::Serialize;
 use std::fmt::Write;

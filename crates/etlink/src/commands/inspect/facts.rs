@@ -2,14 +2,14 @@
 
 use etlink_chakra::read::{ChakraGraph, GraphSummary};
 use etlink_chakra::{check, simulated::AstraLog};
-use etlink_flight_recorder::{FlightDump, FlightGroup, FlightProgress};
+use etlink_formats::flight_recorder::{FlightDump, FlightGroup, FlightProgress};
+use etlink_formats::metrics::{RequestLatencies, WorkloadCard};
+use etlink_formats::nccl_inspector::{InspectorCommunicator, InspectorLog};
 use etlink_link::RecordingContent;
-use etlink_metrics::{RequestLatencies, WorkloadCard};
 use etlink_model::{
     Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, GlobalRank, HostTrace,
     MetricProfile, NameId, Names, ProcessGroup,
 };
-use etlink_nccl_inspector::{InspectorCommunicator, InspectorLog};
 use etlink_run::input::{DatabaseProcess, InputKind};
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -157,7 +157,7 @@ impl HostFacts {
             nodes: trace.nodes.len(),
             nodes_with_id: ids.filter(|id| id.get().is_some()).count(),
             threads,
-            tensor_uses: etlink_host::tensor_uses(trace).refs.len(),
+            tensor_uses: etlink_formats::host::tensor_uses(trace).refs.len(),
             collectives: count_collectives(&trace.collectives, &trace.names),
             process_groups: trace.groups.clone(),
             steps: step_names(&trace.nodes.name, &trace.names),

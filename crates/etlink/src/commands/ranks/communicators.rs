@@ -8,8 +8,8 @@ use anyhow::Result;
 use etlink_analyze::communicators::{
     CommunicatorMember, CommunicatorReport, CommunicatorSize, communicator_report,
 };
+use etlink_formats::nccl_inspector::{InspectorLog, TimingSource};
 use etlink_model::Severity;
-use etlink_nccl_inspector::{InspectorLog, TimingSource};
 use etlink_run::inspector::{find_logs, read_log};
 use etlink_run::membership::Excluded;
 use etlink_run::run::RunOptions;

@@ -6,8 +6,8 @@ use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
 };
+use etlink_formats::metrics::LatencyKind;
 use etlink_link::ranks::step_definition;
-use etlink_metrics::LatencyKind;
 
 pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
     fn of(part: i64, all: &Utilization) -> String {
