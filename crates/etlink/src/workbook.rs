@@ -62,7 +62,10 @@ impl WorkbookTarget {
     pub(crate) fn write<T: JsonReport>(&self, report: &T) -> Result<()> {
         let mut sheets: IndexMap<String, Sheet> = IndexMap::new();
         collect(&json_value(report)?, "", &Map::new(), &mut sheets);
-        let bytes = sheets_xlsx(&sheets)?;
+        let pages = sheets
+            .iter()
+            .map(|(name, sheet)| (name.as_str(), sheet.cells()));
+        let bytes = workbook_bytes(pages)?;
         self.0.write(|out| out.write_all(&bytes))?;
         Ok(())
     }
@@ -73,6 +76,9 @@ impl WorkbookTarget {
 struct Sheet {
     rows: Vec<(Map<String, Value>, Map<String, Value>)>,
 }
+
+/// Heads of a sheet's columns, and its lines.
+type SheetCells = (Vec<String>, Vec<Vec<Value>>);
 
 /// Adds the lists in `value` to the sheets.
 fn collect(
@@ -139,7 +145,7 @@ impl Sheet {
     }
 
     /// Heads and cells, with the column of cumulative shares.
-    fn cells(&self) -> (Vec<String>, Vec<Vec<Value>>) {
+    fn cells(&self) -> SheetCells {
         let columns = self.columns();
         let mut heads = vec![];
         for column in &columns {
@@ -188,12 +194,12 @@ fn head(column: &str) -> String {
 }
 
 #[cfg(not(feature = "xlsx"))]
-fn sheets_xlsx(_: &IndexMap<String, Sheet>) -> Result<Vec<u8>> {
+fn workbook_bytes<'s>(_: impl Iterator<Item = (&'s str, SheetCells)>) -> Result<Vec<u8>> {
     Err(missing_feature("-o FILE.xlsx", "xlsx").into())
 }
 
 #[cfg(feature = "xlsx")]
-fn sheets_xlsx(sheets: &IndexMap<String, Sheet>) -> Result<Vec<u8>> {
+fn workbook_bytes<'s>(sheets: impl Iterator<Item = (&'s str, SheetCells)>) -> Result<Vec<u8>> {
     use rust_xlsxwriter::{DocProperties, ExcelDateTime, Format, Workbook};
     /// Limits of a sheet's name and of a text, in letters.
     const MOST_NAME: usize = 31;
@@ -203,8 +209,7 @@ fn sheets_xlsx(sheets: &IndexMap<String, Sheet>) -> Result<Vec<u8>> {
     let first_day = ExcelDateTime::from_ymd(1980, 1, 1)?;
     workbook.set_properties(&DocProperties::new().set_creation_datetime(&first_day));
     let bold = Format::new().set_bold();
-    for (name, sheet) in sheets {
-        let (heads, lines) = sheet.cells();
+    for (name, (heads, lines)) in sheets {
         let page = workbook.add_worksheet();
         page.set_name(name.chars().take(MOST_NAME).collect::<String>())?;
         page.set_freeze_panes(1, 0)?;
