@@ -167,6 +167,16 @@ pub struct FindingExample {
     pub nodes: Vec<u64>,
 }
 
+impl FindingExample {
+    /// Creates an example that has only a description.
+    pub fn described(detail: impl Into<String>) -> FindingExample {
+        FindingExample {
+            detail: detail.into(),
+            ..FindingExample::default()
+        }
+    }
+}
+
 /// A kind of fault and its number of occurrences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -191,10 +201,7 @@ impl Finding {
             kind: FindingKind::Unreadable,
             severity: FindingKind::Unreadable.severity(),
             count: 1,
-            examples: vec![FindingExample {
-                detail: why,
-                ..FindingExample::default()
-            }],
+            examples: vec![FindingExample::described(why)],
         }
     }
 }

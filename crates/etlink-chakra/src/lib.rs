@@ -71,4 +71,4 @@ fn utf8(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-mod testing;
+mod tests;

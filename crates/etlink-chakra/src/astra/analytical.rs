@@ -20,7 +20,7 @@ const LISTED_GROUPS: usize = 16;
 /// A rank sends one message at a time, so its links never carry more than one of them would. Over a
 /// switch, the congestion-aware network would count the bytes of a message twice: on the link to the
 /// switch, and on the link from it.
-pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
+pub(super) fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     let list = |value: fn(&NetworkLevel) -> String| {
         let values: Vec<String> = levels.iter().map(value).collect();
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn two_levels_are_two_dimensions() {
-        let text = network(8, Some(&crate::testing::two_level_fit(4, 2)));
+        let text = network(8, Some(&crate::tests::two_level_fit(4, 2)));
         assert_eq!(
             text,
             "topology: [ FullyConnected, FullyConnected ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \

@@ -226,9 +226,8 @@ fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findin
     for key in groups.iter().flat_map(|groups| groups.keys()) {
         let number = key.parse::<i32>().ok();
         if number.is_none_or(|number| number <= 0) {
-            findings.note(FindingKind::GroupKey, || FindingExample {
-                detail: format!("group {key:?}"),
-                ..FindingExample::default()
+            findings.note(FindingKind::GroupKey, || {
+                FindingExample::described(format!("group {key:?}"))
             });
         }
     }

@@ -240,7 +240,7 @@ fn point_to_point<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::comm;
+    use crate::tests::comm;
     use etlink_model::Collective;
 
     fn verdict(name: &str, change: impl FnOnce(&mut Collective)) -> Result<(u64, i64), Demotion> {

@@ -19,6 +19,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::json::ChakraMessage;
 pub use json::write_json;
 pub use loss::{LossKind, Losses};
 pub use minimal::{is_minimal, to_minimal};
@@ -29,15 +30,6 @@ use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node};
 use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
 use std::io::{self, Read};
-
-/// A message of a trace file.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ChakraMessage {
-    /// Metadata before the nodes.
-    Metadata(GlobalMetadata),
-    /// A node.
-    Node(Box<Node>),
-}
 
 /// Reasons for which messages cannot be processed.
 #[derive(Debug, thiserror::Error)]
@@ -105,13 +97,18 @@ impl ChakraMessages {
     pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), MessageError> {
         let mut all = ChakraMessages::default();
         let losses = for_each_message(source, &mut |message| {
-            match message {
-                ChakraMessage::Metadata(metadata) => all.metadata = metadata,
-                ChakraMessage::Node(node) => all.nodes.push(*node),
-            }
+            all.push(message);
             Ok(())
         })?;
         Ok((all, losses))
+    }
+
+    /// Adds the next message of a file.
+    pub fn push(&mut self, message: ChakraMessage) {
+        match message {
+            ChakraMessage::Metadata(metadata) => self.metadata = metadata,
+            ChakraMessage::Node(node) => self.nodes.push(*node),
+        }
     }
 
     /// Returns the file as Chakra protobuf.

@@ -20,6 +20,7 @@ mod traced_device;
 pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
 pub(crate) use one_rank::{WrittenMember, write_member};
+pub(crate) use simulator::put_file;
 pub use timeline_context::TimelineReport;
 pub(crate) use traced_device::traced_device;
 
