@@ -19,6 +19,7 @@
 mod agreement;
 mod aligned_ranks;
 pub mod astra;
+mod attribute_values;
 mod captured;
 pub mod check;
 pub mod convert;

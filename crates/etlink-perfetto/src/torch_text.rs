@@ -164,8 +164,6 @@ impl PacketConverter for TorchConverter {
         }
     }
 
-    /// Adds a track, which is a process or a thread, with its name.
-
     fn finish(&mut self) -> Result<(), &'static str> {
         if self.open.values().any(|open| !open.is_empty()) {
             return Err("its ranges end");
@@ -204,6 +202,7 @@ impl TorchConverter {
         pairs.count()
     }
 
+    /// Adds a track, which is a process or a thread, with its name.
     fn add_track(&mut self, track: &TrackDescriptor) -> Result<(), String> {
         if let Some(process) = &track.process {
             let name = process.process_name();

@@ -18,11 +18,9 @@ pub struct WorkloadSet {
 impl WorkloadSet {
     /// Returns true if a node runs on the host.
     pub fn has_host_nodes(&self) -> bool {
-        let is_on_host = |attribute: &AttributeProto| {
-            attribute.name == "is_cpu_op" && attribute.value == Some(Value::BoolVal(true))
-        };
         let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
-        nodes.any(|node| node.attr.iter().any(is_on_host))
+        let on_host = Value::BoolVal(true);
+        nodes.any(|node| AttributeProto::find(&node.attr, "is_cpu_op") == Some(&on_host))
     }
 
     /// Returns true if a node communicates.

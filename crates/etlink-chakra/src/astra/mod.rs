@@ -158,8 +158,8 @@ const IDLE: &str = "idle";
 
 /// Returns the file of an idle rank: the simulator requires at least one node per rank.
 pub fn idle_rank() -> Vec<u8> {
-    let writer = attribute("writer", Value::StringVal(WRITER.into()));
-    let node_count = attribute(NODE_COUNT, Value::Uint64Val(1));
+    let writer = AttributeProto::new("writer", Value::StringVal(WRITER.into()));
+    let node_count = AttributeProto::new(NODE_COUNT, Value::Uint64Val(1));
     let metadata = GlobalMetadata {
         version: SCHEMA_VERSION.into(),
         attr: vec![writer, node_count],
@@ -168,7 +168,7 @@ pub fn idle_rank() -> Vec<u8> {
         name: IDLE.into(),
         r#type: NodeType::CompNode.into(),
         // On the host and without a duration, the node runs at once and needs no roofline.
-        attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
+        attr: vec![AttributeProto::new("is_cpu_op", Value::BoolVal(true))],
         ..Node::default()
     };
     [
@@ -185,14 +185,6 @@ pub fn is_idle_rank(nodes: &[Node]) -> bool {
             node.name == IDLE && node.r#type() == NodeType::CompNode && node.duration_micros == 0
         }
         _ => false,
-    }
-}
-
-fn attribute(name: &str, value: Value) -> AttributeProto {
-    AttributeProto {
-        name: name.into(),
-        value: Some(value),
-        ..AttributeProto::default()
     }
 }
 

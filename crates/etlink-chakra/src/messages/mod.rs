@@ -27,7 +27,7 @@ pub use protobuf::write_et;
 
 use crate::et::attributes::{NS, joined_times};
 use crate::proto::attribute_proto::Value;
-use crate::proto::{GlobalMetadata, Node};
+use crate::proto::{AttributeProto, GlobalMetadata, Node};
 use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
 use std::io::{self, Read};
 
@@ -67,10 +67,7 @@ pub fn for_each_message(
 /// Returns exact start and duration of a node in nanoseconds; `None` if its attributes do not state
 /// them.
 pub fn exact_times(node: &Node) -> Option<(i64, i64)> {
-    let value_of = |name: &str| {
-        let found = node.attr.iter().find(|attr| attr.name == name);
-        found.and_then(|attr| attr.value.as_ref())
-    };
+    let value_of = |name| AttributeProto::find(&node.attr, name);
     match value_of(NS) {
         Some(Value::Int64List(ns)) => joined_times(node.start_time_micros, &ns.values),
         _ => match (value_of("start_ns")?, value_of("duration_ns")?) {
