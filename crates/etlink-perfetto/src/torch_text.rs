@@ -18,9 +18,10 @@ use crate::schema::{
     BuiltinClock, DebugAnnotation, GpuRenderStageEvent, InternedString, TracePacket,
     TrackDescriptor, TrackEvent,
 };
+use crate::strings::{put_number, put_plain_value, put_text};
 use crate::text_reader::{EventText, PacketConverter, TextReader};
 use crate::words::CUT_ROWS_KEY;
-use etlink_json::write::{micros, number, text};
+use etlink_json::write::micros;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
@@ -443,14 +444,6 @@ fn put_dims(out: &mut Vec<u8>, key: &str, dims: Option<&Dim3>) {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, value: &str) -> Result<(), String> {
-    text(out, value).map_err(|error| error.to_string())
-}
-
-fn put_number(out: &mut Vec<u8>, value: i64) -> Result<(), String> {
-    number(out, value).map_err(|error| error.to_string())
-}
-
 fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), String> {
     out.push(b'{');
     for (place, entry) in entries.iter().enumerate() {
@@ -466,18 +459,7 @@ fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), Stri
 /// Appends the value of an argument. The decoder limits the nesting of messages, and so of values,
 /// to 100 (`RECURSION_LIMIT` of prost).
 fn put_value(out: &mut Vec<u8>, value: &DebugAnnotation) -> Result<(), String> {
-    if let Some(value) = &value.string_value {
-        return put_text(out, value);
-    }
-    if let Some(value) = value.int_value {
-        return put_number(out, value);
-    }
-    if let Some(value) = value.bool_value {
-        out.extend_from_slice(if value { b"true" } else { b"false" });
-        return Ok(());
-    }
-    if let Some(value) = value.double_value.filter(|value| value.is_finite()) {
-        out.extend_from_slice(format!("{value:?}").as_bytes());
+    if put_plain_value(out, value)? {
         return Ok(());
     }
     if !value.dict_entries.is_empty() {

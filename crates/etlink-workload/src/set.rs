@@ -3,7 +3,7 @@
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, NodeType};
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use std::collections::BTreeMap;
 
 /// A generated run, as opposed to a recorded one.
@@ -54,18 +54,16 @@ impl WorkloadSet {
 /// Numbers of groups, from 1: equal ranks share a number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupNumbers {
-    groups: IndexMap<Vec<u32>, ()>,
+    groups: IndexSet<Vec<u32>>,
 }
 
 impl GroupNumbers {
     pub(crate) fn number(&mut self, ranks: Vec<u32>) -> u32 {
-        let entry = self.groups.entry(ranks);
-        let index = entry.index() as u32;
-        entry.or_default();
-        index + 1
+        let (index, _) = self.groups.insert_full(ranks);
+        index as u32 + 1
     }
 
     pub(crate) fn into_groups(self) -> BTreeMap<u32, Vec<u32>> {
-        (1..).zip(self.groups.into_keys()).collect()
+        (1..).zip(self.groups).collect()
     }
 }

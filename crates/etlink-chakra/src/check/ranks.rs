@@ -62,12 +62,8 @@ impl RankNodes {
         let mut edges: Vec<(u32, u32)> = vec![];
         let mut waits = vec![0; graph.len()];
         for (node, waits) in (0u32..).zip(&mut waits) {
-            let at = node as usize;
-            let mut deps: Vec<u32> = [graph.ctrl_deps.list(at), graph.data_deps.list(at)]
-                .concat()
-                .iter()
-                .filter_map(|id| index.get(id).copied())
-                .collect();
+            let deps = graph.deps(node as usize).map(|(_, id)| id);
+            let mut deps: Vec<u32> = deps.filter_map(|id| index.get(&id).copied()).collect();
             deps.sort_unstable();
             // A node can be in both lists, but its end is awaited only once.
             deps.dedup();

@@ -41,9 +41,8 @@ impl NodeNumbers {
         file: &'f ChakraGraph,
         index: usize,
     ) -> impl Iterator<Item = usize> + 'f {
-        let ids = file.ctrl_deps.list(index).iter();
-        let ids = ids.chain(file.data_deps.list(index));
-        ids.filter_map(|id| self.find(*id)).map(|dep| dep as usize)
+        let ids = file.deps(index).map(|(_, id)| id);
+        ids.filter_map(|id| self.find(id)).map(|dep| dep as usize)
     }
 }
 
