@@ -312,7 +312,11 @@ fn is_kept(
 }
 
 fn number(attributes: &[AttributeProto], name: &str) -> Option<i64> {
-    AttributeProto::find(attributes, name)?.whole_number()
+    match AttributeProto::find(attributes, name)? {
+        // no valid rank or type is that large
+        Value::Uint64Val(number) => Some(i64::try_from(*number).unwrap_or(i64::MAX)),
+        other => other.whole_number(),
+    }
 }
 
 /// Replaces a number, keeping its type.

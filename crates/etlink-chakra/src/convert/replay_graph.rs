@@ -78,16 +78,10 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
                 None => dangling += 1,
             }
         }
-        let node = ReplayNode {
-            kind: if u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
-                ReplayKind::Collective
-            } else {
-                node_kind(file, index, placement.on_device(index))
-            },
-            resource: placement.nodes[index],
-            start: file.start_ns[index].map(TimeNs),
-            duration: DurationNs(file.duration_ns[index]),
-        };
+        let mut node = placement.node(file, index);
+        if u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
+            node.kind = ReplayKind::Collective;
+        }
         builder.push(node, deps.drain(..));
         // A file that states latencies states all latencies other than 0. They are exact, while its
         // times can be rounded.
@@ -135,12 +129,8 @@ pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
             let from = numbers.find(id)?;
             Some(placement.dep(from, index, is_control))
         });
-        let node = ReplayNode {
-            kind: node_kind(file, index, placement.on_device(index)),
-            resource: placement.nodes[index],
-            start: None,
-            duration: DurationNs(file.stock_duration_ns[index]),
-        };
+        let mut node = placement.node(file, index);
+        (node.start, node.duration) = (None, DurationNs(file.stock_duration_ns[index]));
         builder.push(node, deps);
     }
     builder.finish().map_err(|error| named_error(error, file))
@@ -157,18 +147,12 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     let first = first.ok_or(ConvertError::NoTimes)?;
     let mut builder = GraphBuilder::new(placement.resources.clone());
     for index in 0..file.len() {
-        let start = file.start_ns[index];
-        let kind = match start {
-            Some(_) => node_kind(file, index, placement.on_device(index)),
-            // Nodes before the recording are not drawn.
-            None => ReplayKind::Boundary,
-        };
-        let node = ReplayNode {
-            kind,
-            resource: placement.nodes[index],
-            start: Some(TimeNs(start.unwrap_or(first))),
-            duration: DurationNs(file.inclusive_ns[index]),
-        };
+        let mut node = placement.node(file, index);
+        node.duration = DurationNs(file.inclusive_ns[index]);
+        // Nodes before the recording are not drawn.
+        if node.start.is_none() {
+            (node.kind, node.start) = (ReplayKind::Boundary, Some(TimeNs(first)));
+        }
         builder.push(node, []);
     }
     builder.finish().map_err(ConvertError::Replay)
@@ -248,6 +232,16 @@ impl Placement {
         }
         let resources = known.into_values().collect();
         Placement { resources, nodes }
+    }
+
+    /// Returns a node with the times that the file states.
+    fn node(&self, file: &ChakraGraph, index: usize) -> ReplayNode {
+        ReplayNode {
+            kind: node_kind(file, index, self.on_device(index)),
+            resource: self.nodes[index],
+            start: file.start_ns[index].map(TimeNs),
+            duration: DurationNs(file.duration_ns[index]),
+        }
     }
 
     fn on_device(&self, index: usize) -> bool {

@@ -39,16 +39,7 @@ pub fn communication_spans(
     let mut all = vec![];
     for rank in &report.ranks {
         if let (Some(measured), Some(end_ns)) = (measured, rank.measured_ns) {
-            let mut spans = vec![];
-            for comm in &measured.comms {
-                let members = comm.members.iter();
-                let own = members.filter(|member| member.rank == rank.rank);
-                spans.extend(own.map(|member| CommSpan {
-                    start_ns: member.arrives_ns,
-                    end_ns: member.ends_ns.unwrap_or(member.arrives_ns),
-                    name: format!("{}, {}", comm.kind, comm.between.describe()),
-                }));
-            }
+            let spans = measured_spans(measured, rank.rank);
             all.push(RankSpans::new(rank.rank, false, end_ns, spans));
         }
         if let Some(end_ns) = rank.simulated_ns {
@@ -67,6 +58,20 @@ pub fn communication_spans(
         }
     }
     all
+}
+
+/// Returns the measured communications of a rank.
+pub(super) fn measured_spans(measured: &MeasuredRun, rank: i64) -> Vec<CommSpan> {
+    let mut spans = vec![];
+    for comm in &measured.comms {
+        let own = comm.members.iter().filter(|member| member.rank == rank);
+        spans.extend(own.map(|member| CommSpan {
+            start_ns: member.arrives_ns,
+            end_ns: member.ends_ns.unwrap_or(member.arrives_ns),
+            name: format!("{}, {}", comm.kind, comm.between.describe()),
+        }));
+    }
+    spans
 }
 
 impl RankSpans {
