@@ -2,7 +2,7 @@
 //! because groups, peers and times depend on them, but only one file is written.
 
 use super::joined::JoinMember;
-use super::{KnownRank, MergeOptions, MergedRun};
+use super::{KnownRank, LinkedSummary, MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::job::{self, ChakraOptions};
 use crate::run::{RankEntry, RunSet};
@@ -66,8 +66,8 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
 
 /// Links a rank and returns its state for the join, without the trace.
 fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
-    let (known, ..) = KnownRank::link(entry, &entry.job()?)?;
-    Ok(known)
+    let (summary, _) = LinkedSummary::link(entry, &entry.job()?)?;
+    Ok(summary.known)
 }
 
 fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {
