@@ -258,12 +258,15 @@ fn straggler_cells(
     ]
 }
 
+/// A rank, and the shares of its time in which its devices work and wait, if known.
+type RankWithShares<'a> = (&'a StragglerStats, Option<&'a (f64, f64)>);
+
 fn by_rank(one: &RanksReport) -> String {
     let shares = one.utilization.iter();
     let shares =
         shares.filter_map(|own| Some((own.rank, (own.working_share?, own.waiting_share?))));
     let shares: BTreeMap<GlobalRank, (f64, f64)> = shares.collect();
-    let columns: &[Column<(&StragglerStats, Option<&(f64, f64)>)>] = &[
+    let columns: &[Column<RankWithShares<'_>>] = &[
         ("rank", |(rank, _)| rank.rank.to_string()),
         ("collectives", |(rank, _)| rank.collectives.to_string()),
         ("comes last", |(rank, _)| rank.last.to_string()),
