@@ -318,7 +318,12 @@ fn clocks_table(one: &RanksReport) -> String {
         ("rank", |clock| clock.rank.to_string()),
         ("offset", |clock| signed_time(clock.offset_ns)),
         ("within", |clock| {
-            known(clock.uncertainty_ns.filter(|_| !clock.contradicted), time)
+            let within = if clock.contradicted {
+                None
+            } else {
+                clock.uncertainty_ns
+            };
+            known(within, time)
         }),
         ("drift", |clock| match clock.drift {
             None => "-".into(),
