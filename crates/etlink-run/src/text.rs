@@ -118,6 +118,8 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
     // by first appearance: in the order of ranks, and the same in each run
     let mut by_note: IndexMap<&str, Vec<String>> = IndexMap::new();
     for (name, note) in notes {
+        let is_number = name.parse::<u64>().is_ok();
+        let name = if is_number { format!("rank {name}") } else { name };
         by_note.entry(note).or_default().push(name);
     }
     let mut merged = vec![];
