@@ -36,7 +36,7 @@ use crate::rank_rule::RankRule;
 use crate::run_files::unreadable_note;
 use crate::storage;
 use crate::text;
-use crate::text::file_name;
+use crate::text::{file_name, has_ending};
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use copies::leave_out_copies;
 use dumps::DumpNames;
@@ -343,11 +343,7 @@ const TRACE_ENDINGS: [&str; 4] = [".json", ".sqlite", "_results.db", PROFILE_END
 const PROFILE_ENDING: &str = ".xplane.pb";
 
 fn is_trace_name(path: &Path) -> bool {
-    // lower case, because copies from other systems end in .JSON
-    let name = file_name(path).to_lowercase();
-    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
-    let plain = plain.unwrap_or(&name);
-    TRACE_ENDINGS.iter().any(|ending| plain.ends_with(ending)) || is_nsys_report(path)
+    has_ending(path, &TRACE_ENDINGS) || is_nsys_report(path)
 }
 
 /// Place of a device trace: its file, and the process in it.
@@ -356,19 +352,14 @@ type DevicePlace = (PathBuf, Option<i64>);
 /// Returns true if a file is named like a measurement: a table, workload card or lines of JSON.
 fn is_measured(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();
-    [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
-        .iter()
-        .any(|ending| name.ends_with(ending))
+    let mut unpacked = [".jsonl", ".yaml", ".yml"].iter();
+    has_ending(path, &[".csv"]) || unpacked.any(|ending| name.ends_with(ending))
 }
 
 /// Returns true if a file is a PyTorch recording in Perfetto's format. Other files with these
 /// endings are views, next to their recordings.
 fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
-    let name = file_name(path).to_lowercase();
-    let may_be = [".pftrace", ".pftrace.gz", ".pftrace.zst"]
-        .iter()
-        .any(|ending| name.ends_with(ending));
-    may_be
+    has_ending(path, &[".pftrace"])
         && open_noting(path, unreadable)
             .is_some_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
 }

@@ -135,49 +135,34 @@ pub(crate) struct ChosenSlice {
 const BEFORE: &str = "device work launched earlier counts as launched before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
-    let ends = all
-        .iter()
-        .map(|step| step.number)
-        .fold(None, |ends: Option<(i64, i64)>, number| {
-            let (least, most) = ends.unwrap_or((number, number));
-            Some((least.min(number), most.max(number)))
-        });
-    let Some((least, most)) = ends else {
-        return Err("the trace has no steps".to_owned());
-    };
+    let whole = named_steps(&all).ok_or("the trace has no steps")?;
     let is_chosen = |step: &SlicedStep| first <= step.number && step.number <= last;
     let steps: Vec<SlicedStep> = all.into_iter().filter(is_chosen).collect();
     let from = steps.iter().map(|step| step.start).min();
     let until = steps.iter().map(|step| step.end).max();
-    let (Some(from), Some(until)) = (from, until) else {
-        return Err(format!("the trace has steps {least} to {most}"));
-    };
-    let whole = if least == most {
-        format!("step {least}")
-    } else {
-        format!("steps {least} to {most}")
+    let (Some(from), Some(until), Some(named)) = (from, until, named_steps(&steps)) else {
+        return Err(format!("the trace has {whole}"));
     };
     let is_read = if steps.len() == 1 {
         "is read"
     } else {
         "are read"
     };
-    let named = match &steps[..] {
-        [one] => format!("step {}", one.number),
-        several => {
-            let numbers = || several.iter().map(|step| step.number);
-            let (least, most) = (numbers().min(), numbers().max());
-            format!(
-                "steps {} to {}",
-                least.unwrap_or(first),
-                most.unwrap_or(last)
-            )
-        }
-    };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
         note: format!("only {named} {is_read}, out of {whole} in the trace; {BEFORE}"),
         steps,
+    })
+}
+
+/// Names steps by their numbers; `None` if there are none.
+fn named_steps(steps: &[SlicedStep]) -> Option<String> {
+    let numbers = || steps.iter().map(|step| step.number);
+    let (least, most) = (numbers().min()?, numbers().max()?);
+    Some(if least == most {
+        format!("step {least}")
+    } else {
+        format!("steps {least} to {most}")
     })
 }
 

@@ -131,6 +131,21 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
     merged
 }
 
+/// Returns a file name without the ending of its compression.
+pub(crate) fn plain_name(name: &str) -> &str {
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
+    plain.unwrap_or(name)
+}
+
+/// Returns true if a file name has one of these endings, in any case, also before the ending of its
+/// compression.
+pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    // copies from other systems end in .JSON
+    let name = file_name(path).to_lowercase();
+    let plain = plain_name(&name);
+    endings.iter().any(|ending| plain.ends_with(ending))
+}
+
 /// Returns the file name of a path; empty if it has none.
 pub(crate) fn file_name(path: &Path) -> String {
     path.file_name()

@@ -4,10 +4,10 @@
 use super::joined::JoinMember;
 use super::{KnownRank, MergeOptions, MergedRun};
 use crate::error::RunError;
-use crate::job::{self, ChakraOptions, JobReport};
+use crate::job::{self, JobReport};
 use crate::run::{RankEntry, RunSet};
 use crate::text;
-use etlink_chakra::et;
+use etlink_chakra::{WriteOptions, et};
 use etlink_model::GlobalRank;
 
 /// Result of writing one rank of a run.
@@ -50,7 +50,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     let (trace, mut report) = entry.link_job(&entry.job()?)?;
     report.report.rank = report.report.rank.or(Some(GlobalRank(rank)));
     let context = joined.rank_context(&options, entry.label());
-    let options = job::write_options(ChakraOptions::default(), context);
+    let options = job::write_options(WriteOptions::default(), context);
     let mut bytes = vec![];
     let written = et::write_et(&trace, &options, &mut bytes);
     report.written = Some(written.map_err(|error| RunError::Job(error.into()))?);

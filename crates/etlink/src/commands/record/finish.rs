@@ -247,7 +247,6 @@ fn has_left(hook: &Path, pid: u32) -> bool {
     fs::remove_file(hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
 
-#[cfg(unix)]
 fn is_running(pid: u32) -> bool {
     use nix::errno::Errno;
     use nix::sys::signal::kill;
@@ -255,11 +254,6 @@ fn is_running(pid: u32) -> bool {
     let pid = i32::try_from(pid).map(Pid::from_raw);
     // EPERM: the process exists but belongs to another user
     pid.is_ok_and(|pid| !matches!(kill(pid, None), Err(Errno::ESRCH)))
-}
-
-#[cfg(not(unix))]
-fn is_running(_: u32) -> bool {
-    false
 }
 
 /// Returns notes of processes that wrote no report, or could not, by process id. Trailing blanks

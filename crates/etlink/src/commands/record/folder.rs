@@ -24,6 +24,7 @@ use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
@@ -454,11 +455,7 @@ fn numbers(manifest: Option<&ManifestContents>) -> Vec<u32> {
 /// Returns a builder of temporary files with default permissions, subject to umask.
 fn new_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
+    builder.permissions(fs::Permissions::from_mode(0o666));
     builder
 }
 

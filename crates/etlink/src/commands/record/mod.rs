@@ -11,7 +11,6 @@ mod host_clock;
 mod launchers;
 mod left_list;
 mod lock;
-mod node_command;
 mod pack;
 mod script;
 mod summary;
@@ -19,21 +18,19 @@ mod task;
 mod wrappers;
 
 use crate::Outcome;
-use crate::args::{ArmedArgs, OwnProfilerArg, RecordArgs};
+use crate::args::{ArmedArgs, RecordArgs};
 use crate::notes;
 use crate::own_command::own_command;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::{Arguments, Schedule};
 use etlink_torch::{
-    ArmedSettings, Ended, Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings,
-    python_path,
+    ArmedSettings, Ended, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path,
 };
 use finish::EndedRecording;
 use folder::{MadeFolder, Output};
 use hook_folder::HookFolder;
 use host_clock::OffsetInterval;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -44,9 +41,6 @@ const ARMED_STEPS: u64 = 2;
 
 /// Warmup steps before a requested recording: the first step after the recorders start is slower.
 const ARMED_WARMUP: u64 = 1;
-
-/// Default number of cycles: a program may make a million steps.
-const REPEAT: i64 = 1;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome> {
     if args.json {
@@ -85,10 +79,11 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         launcher,
         clock: clock.map(OffsetInterval::clock),
         tensorboard: made.map(|made| board.insert(made).path.clone()),
-        schedule: schedule.map(|(arguments, _)| arguments.into()),
+        schedule: schedule.map(|(arguments, _)| arguments),
         armed,
-        phases: phases(args),
-        own_profiler: own_profiler(args),
+        // the last one counts for a phase that is named twice, as with options
+        phases: args.phase.iter().cloned().collect(),
+        own_profiler: args.own_profiler,
         step_on: step_on(args),
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
@@ -142,11 +137,11 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
     if args.armed.armed {
         return Ok(None);
     }
-    let Some(given) = args.schedule.given() else {
+    let Some(arguments) = args.schedule.given() else {
         if !args.phase.is_empty() {
             return Ok(None);
         }
-        if args.own_profiler == OwnProfilerArg::Leave {
+        if args.own_profiler == OwnProfiler::Leave {
             bail!("--own-profiler leave needs a schedule: --wait, --warmup and --active");
         }
         if args.what.interleave {
@@ -154,7 +149,6 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
         }
         return Ok(None);
     };
-    let arguments = given.torch_arguments(REPEAT);
     if args.what.interleave && arguments.active % 2 != 0 {
         bail!(
             "--interleave needs an even number of steps, but --active is {}: half of the steps are in each \
@@ -185,17 +179,11 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
         every: args.every,
         when: args.when,
         keep: args.keep,
-        signal: args.trigger_signal.unwrap_or_default().name(),
+        signal: match args.trigger_signal.unwrap_or("SIGUSR2") {
+            "" => None,
+            name => Some(name.to_owned()),
+        },
     }))
-}
-
-/// Returns the schedules of phases; the last one counts for a phase that is named twice, as with
-/// options.
-fn phases(args: &RecordArgs) -> BTreeMap<String, ScheduleSettings> {
-    let schedules = args.phase.iter();
-    schedules
-        .map(|phase| (phase.name.clone(), phase.schedule.into()))
-        .collect()
 }
 
 /// Returns the kind of event counted as a step.
@@ -209,14 +197,7 @@ fn step_on(args: &RecordArgs) -> String {
 fn activities(args: &RecordArgs) -> Option<Vec<String>> {
     let chosen = args.activities.iter();
     // no choice means all activities, not none
-    (!args.activities.is_empty()).then(|| chosen.map(|kind| kind.name().to_owned()).collect())
-}
-
-fn own_profiler(args: &RecordArgs) -> OwnProfiler {
-    match args.own_profiler {
-        OwnProfilerArg::Adopt => OwnProfiler::Adopt,
-        OwnProfilerArg::Leave => OwnProfiler::Leave,
-    }
+    (!args.activities.is_empty()).then(|| chosen.map(|kind| (*kind).to_owned()).collect())
 }
 
 /// Returns a unique launcher name: the random part of the hook folder's name, and the process id.

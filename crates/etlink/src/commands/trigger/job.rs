@@ -331,17 +331,11 @@ pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Returns the id of a request without one, as the hook's `Watcher.read` forms it.
-#[cfg(unix)]
 fn id_of_file(file: &File) -> Result<String> {
     use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
     let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
     Ok(format!("{}.{modified}", found.ino()))
-}
-
-#[cfg(not(unix))]
-fn id_of_file(_: &File) -> Result<String> {
-    bail!("a request that has no id cannot be named here")
 }
 
 /// Returns the time of a request: each request's id ends with it.
@@ -351,7 +345,6 @@ fn asked_at(request: &str) -> Option<SystemTime> {
 }
 
 /// Returns true if the process that created a file is still running.
-#[cfg(unix)]
 fn is_locked(path: &Path) -> bool {
     use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;
@@ -372,21 +365,10 @@ fn is_locked(path: &Path) -> bool {
     }
 }
 
-#[cfg(not(unix))]
-fn is_locked(path: &Path) -> bool {
-    path.exists()
-}
-
 /// Makes a temporary file readable by all: the job may run as another user.
-#[cfg(unix)]
 fn readable_by_all(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable_by_all(_: &File) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]
