@@ -559,7 +559,7 @@ fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
     if devices.len() > 1 && devices.iter().all(|device| device.rank.is_none()) {
         for device in &mut devices {
             device.rank = Some(rank);
-            device.told_by = RankRule::Folder;
+            device.told_by = RankRule::FOLDER;
         }
     }
 }
@@ -692,7 +692,7 @@ fn fill_run(
             let known = device.as_ref().or(host.as_ref());
             run.ranks.push(RankFiles {
                 rank: Some(rank),
-                told_by: known.map_or(RankRule::Unknown, |known| known.told_by.clone()),
+                told_by: known.map_or(RankRule::UNKNOWN, |known| known.told_by.clone()),
                 label: rank.to_string(),
                 host: host.map(|host| host.path),
                 is_device_unsure: has_devices && device.is_none(),
@@ -860,7 +860,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
     }
     for (found, own) in ranks.iter_mut().zip(own) {
         if found.rank != own {
-            found.told_by = RankRule::Content(None);
+            found.told_by = RankRule::CONTENT;
         }
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
     }
@@ -893,16 +893,16 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         // the only rank that lacks a part gets the only remaining file
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
             found.host = Some(hosts[0].path.clone());
-            found.told_by = RankRule::OnlyLeft;
+            found.told_by = RankRule::ONLY_LEFT;
         }
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
             (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process);
-            found.told_by = RankRule::OnlyLeft;
+            found.told_by = RankRule::ONLY_LEFT;
         }
         // no rank, or several, lack a part: these two files are a separate pair
         (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
-            told_by: RankRule::OnlyPair,
+            told_by: RankRule::ONLY_PAIR,
             label: if alone {
                 hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string()
             } else {

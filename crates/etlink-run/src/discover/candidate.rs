@@ -75,7 +75,7 @@ impl TraceCandidate {
             Some(_) => {}
             None => {
                 self.rank = Some(told);
-                self.told_by = RankRule::Manifest;
+                self.told_by = RankRule::MANIFEST;
             }
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn look_at(
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
             told_by: match (whole.rank, inside.rank) {
-                (None, Some(_)) => RankRule::Processes(only.told_by.unwrap_or("the report").into()),
+                (None, Some(_)) => RankRule::of_processes(only.told_by.unwrap_or("the report")),
                 _ => whole.told_by,
             },
             inside,
@@ -122,7 +122,7 @@ pub(super) fn look_at(
         processes.len(),
         first.told_by.unwrap_or("no known rule")
     ));
-    let told_by = RankRule::Processes(first.told_by.unwrap_or("the report").into());
+    let told_by = RankRule::of_processes(first.told_by.unwrap_or("the report"));
     let mut all = vec![];
     for process in processes {
         let inside = Inside {
@@ -244,7 +244,7 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         told_by: match (rank, inside.rank) {
             (Some(_), _) => RankRule::of_name(&stem),
             (None, Some(_)) => RankRule::of_content(&stem),
-            (None, None) => RankRule::Unknown,
+            (None, None) => RankRule::UNKNOWN,
         },
         rank: rank.or(inside.rank),
         inside,

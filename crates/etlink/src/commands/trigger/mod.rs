@@ -36,7 +36,7 @@ pub struct TriggeredRecording {
 }
 
 /// Result of a rank.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRank {
     /// Number of the rank.

@@ -261,10 +261,7 @@ impl Waiting<'_> {
                 rank: peer.status.rank,
                 pid: Some(peer.status.pid),
                 host: Some(peer.status.host.clone()),
-                first_step: None,
-                last_step: None,
-                is_recording: false,
-                why: None,
+                ..TriggeredRank::default()
             };
             match self.progress(peer) {
                 Progress::Recorded(asked) => {
@@ -336,12 +333,8 @@ impl Waiting<'_> {
         missing
             .map(|rank| TriggeredRank {
                 rank: Some(*rank),
-                pid: None,
-                host: None,
-                first_step: None,
-                last_step: None,
-                is_recording: false,
                 why: Some("none of its processes has made a step".to_owned()),
+                ..TriggeredRank::default()
             })
             .collect()
     }
