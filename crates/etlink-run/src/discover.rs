@@ -181,10 +181,10 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let (mut found, dumps) = (sorted.runs, sorted.dumps);
         // next to other traces, their run has notes on the reports
         if is_empty {
-            unexported.add_reports(reports);
+            unexported.reports.extend(reports);
         }
         if has_tables {
-            unexported.add_tables(&place);
+            unexported.tables.insert(place);
         }
         if !dumps.is_empty() && is_empty {
             let nodes = vec![];

@@ -494,7 +494,7 @@ impl RunSet {
     ) -> Result<Vec<T>, RunError> {
         let job = |index| job(self.entry(index));
         let results = keeping(&self.gate, self.threads, job);
-        results.map_err(|kept| self.too_large(self.len(), kept.needed))
+        results.map_err(|needed| self.too_large(self.len(), needed))
     }
 
     /// Creates the error for results of `ranks` ranks that take more memory than available.

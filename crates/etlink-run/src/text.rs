@@ -5,6 +5,11 @@ use indexmap::IndexMap;
 use std::error::Error;
 use std::path::Path;
 
+/// Error of a text in a wrong form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SyntaxError(pub &'static str);
+
 /// Returns an error and its sources in one line, `outer: inner`.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -186,13 +186,9 @@ impl EndedRecording<'_> {
 
 /// Returns a manifest that describes how a program is recorded, without any results.
 pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> Manifest {
-    let words = args.command.iter();
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
     Manifest {
         etlink: env!("CARGO_PKG_VERSION").to_owned(),
-        command: masked_command(&words),
+        command: masked_command(&super::words(args)),
         ended,
         job: None,
         tasks: vec![],

@@ -45,11 +45,9 @@ impl HookFolder {
         // Python
         for (name, text) in HOOK {
             let path = folder.path().join(name);
-            let written = path
-                .parent()
-                .map_or(Ok(()), fs::create_dir_all)
-                .and_then(|()| fs::write(&path, text.as_bytes()));
-            written.with_context(|| format!("cannot write {}", path.display()))?;
+            let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+            files::named(made, "write", &path)?;
+            files::write(&path, text.as_bytes())?;
         }
         remove_abandoned(folder.path());
         Ok(HookFolder {

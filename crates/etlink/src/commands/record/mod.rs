@@ -55,11 +55,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     }
     let schedule = schedule(args)?;
     let armed = armed(&args.armed)?;
-    let words = args.command.iter();
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let task = JobTask::find(|name| std::env::var(name).ok(), &words);
+    let task = JobTask::find(|name| std::env::var(name).ok(), &words(args));
     let hook = HookFolder::new()?;
     let launcher = launcher(hook.path());
     let mut output = Output::new(
@@ -84,10 +80,15 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         // the last one counts for a phase that is named twice, as with options
         phases: args.phase.iter().cloned().collect(),
         own_profiler: args.own_profiler,
-        step_on: step_on(args),
+        step_on: match args.phase.first() {
+            Some(_) => "phase".to_owned(),
+            None => args.step_on.clone(),
+        },
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
-        activities: activities(args),
+        // no choice means all activities, not none
+        activities: (!args.activities.is_empty())
+            .then(|| args.activities.iter().map(ToString::to_string).collect()),
         options: options(args),
     });
     let ended = settings.and_then(|settings| {
@@ -186,18 +187,12 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
     }))
 }
 
-/// Returns the kind of event counted as a step.
-fn step_on(args: &RecordArgs) -> String {
-    match args.phase.first() {
-        Some(_) => "phase".to_owned(),
-        None => args.step_on.clone(),
-    }
-}
-
-fn activities(args: &RecordArgs) -> Option<Vec<String>> {
-    let chosen = args.activities.iter();
-    // no choice means all activities, not none
-    (!args.activities.is_empty()).then(|| chosen.map(|kind| (*kind).to_owned()).collect())
+/// Returns the words of the command.
+fn words(args: &RecordArgs) -> Vec<String> {
+    let words = args.command.iter();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// Returns a unique launcher name: the random part of the hook folder's name, and the process id.

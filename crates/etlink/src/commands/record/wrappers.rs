@@ -4,8 +4,8 @@
 //! The real program is looked up when the name is started, not when the recording begins: `conda
 //! activate` in the script may change PATH in between, after our folder.
 
-use super::files;
-use anyhow::{Context, Result};
+use super::files::{self, named};
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -27,14 +27,13 @@ pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    named(fs::create_dir_all(&folder), "create", &folder)?;
     if !can_start_scripts(&folder) {
         return Ok(path.to_owned());
     }
     for name in names {
         let wrapper = folder.join(&name);
-        write_wrapper(&wrapper, hook, &name)
-            .with_context(|| format!("cannot write {}", wrapper.display()))?;
+        named(write_wrapper(&wrapper, hook, &name), "write", &wrapper)?;
     }
     let others = std::env::split_paths(path);
     Ok(std::env::join_paths(std::iter::once(folder).chain(others))?)
