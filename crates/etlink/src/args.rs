@@ -352,7 +352,7 @@ pub struct CheckArgs {
     pub format: FindingsFormat,
     #[command(flatten)]
     pub resources: ResourceArgs,
-    // not StrictArgs: nothing is left out here, only the exit code changes
+    // not ReadingArgs: nothing is left out here, only the exit code changes
     /// Exit with 1 for warnings too
     #[arg(long)]
     pub strict: bool,
@@ -386,7 +386,7 @@ pub struct InspectArgs {
     pub resources: ResourceArgs,
     #[command(flatten)]
     pub slice: SliceArgs,
-    // not StrictArgs: a damaged file is still described
+    // not ReadingArgs: a damaged file is still described
     /// Exit with 1 if a file is damaged
     #[arg(long)]
     pub strict: bool,
