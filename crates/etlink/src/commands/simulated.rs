@@ -8,9 +8,7 @@ use crate::notes;
 use crate::simulation::read_simulation;
 use crate::table::{Grid, Limit, percent, signed_time, time};
 use anyhow::Result;
-use etlink_chakra::simulated::{
-    ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, write_timeline,
-};
+use etlink_chakra::simulated::{SimulationReport, StuckRank, write_timeline};
 use etlink_link::ranks::rank_list;
 use etlink_run::output::Target;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
@@ -142,7 +140,16 @@ fn rank_table(report: &SimulationReport, limit: Limit) -> String {
     ];
     let mut table = Grid::new(1, limit, head);
     for rank in &report.ranks {
-        table.add(rank_row(rank));
+        table.add([
+            rank.rank.to_string(),
+            known_time(rank.simulated_ns),
+            known_time(rank.measured_ns),
+            known_change(rank.change),
+            known_time(rank.communication_ns),
+            known_time(rank.measured_communication_ns),
+            known_time(rank.exposed_ns),
+            known_time(rank.stated_exposed_ns),
+        ]);
     }
     let mut text = format!(
         "per rank (communication: from a rank's arrival to the end; exposed: of that, without \
@@ -152,19 +159,6 @@ fn rank_table(report: &SimulationReport, limit: Limit) -> String {
         text += CLOSE_BY_CONSTRUCTION;
     }
     text
-}
-
-fn rank_row(rank: &ComparedRank) -> [String; 8] {
-    [
-        rank.rank.to_string(),
-        known_time(rank.simulated_ns),
-        known_time(rank.measured_ns),
-        known_change(rank.change),
-        known_time(rank.communication_ns),
-        known_time(rank.measured_communication_ns),
-        known_time(rank.exposed_ns),
-        known_time(rank.stated_exposed_ns),
-    ]
 }
 
 fn kind_table(report: &SimulationReport) -> String {
@@ -182,30 +176,25 @@ fn kind_table(report: &SimulationReport) -> String {
     let mut table = Grid::new(1, Limit::NONE, head);
     let is_measured = is_measured(report);
     for kind in &report.kinds {
-        table.add(kind_row(kind, is_measured));
+        // Sums cover communications known on both sides, or all without a recording.
+        let simulated = |ns: i64| known_time((kind.compared > 0 || !is_measured).then_some(ns));
+        let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));
+        table.add([
+            kind.kind.to_owned(),
+            kind.count.to_string(),
+            kind.compared.to_string(),
+            simulated(kind.simulated_ns),
+            compared(kind.measured_ns),
+            known_change(kind.change),
+            compared(kind.last_done_ns),
+            simulated(kind.simulated_wait_ns),
+            compared(kind.measured_wait_ns),
+        ]);
     }
     format!(
         "per kind: all transfers (from the last rank's arrival to the end; for host threads to the first \
          end) and the waits before them\n{table}"
     )
-}
-
-/// Formats the row of a kind of communication. Sums cover communications known on both sides, or
-/// all without a recording.
-fn kind_row(kind: &ComparedKind, is_measured: bool) -> [String; 9] {
-    let simulated = |ns: i64| known_time((kind.compared > 0 || !is_measured).then_some(ns));
-    let compared = |ns: i64| known_time((kind.compared > 0).then_some(ns));
-    [
-        kind.kind.to_owned(),
-        kind.count.to_string(),
-        kind.compared.to_string(),
-        simulated(kind.simulated_ns),
-        compared(kind.measured_ns),
-        known_change(kind.change),
-        compared(kind.last_done_ns),
-        simulated(kind.simulated_wait_ns),
-        compared(kind.measured_wait_ns),
-    ]
 }
 
 fn comm_table(report: &SimulationReport, limit: Limit) -> String {
@@ -225,24 +214,20 @@ fn comm_table(report: &SimulationReport, limit: Limit) -> String {
         .iter()
         .filter(|comm| comm.longer_ns.is_some());
     for comm in compared {
-        table.add(comm_row(comm));
+        let later = comm
+            .measured_start_ns
+            .map(|measured| comm.simulated_start_ns - measured);
+        let difference = |ns: Option<i64>| ns.map_or(UNKNOWN.to_owned(), signed_time);
+        table.add([
+            comm.kind.to_owned(),
+            comm.ranks.clone(),
+            comm.number.to_string(),
+            comm.bytes.to_string(),
+            known_time(comm.simulated_ns),
+            known_time(comm.measured_ns),
+            difference(comm.longer_ns),
+            difference(later),
+        ]);
     }
     format!("transfers that differ most (begins: the last rank arrives)\n{table}")
-}
-
-fn comm_row(comm: &ComparedComm) -> [String; 8] {
-    let later = comm
-        .measured_start_ns
-        .map(|measured| comm.simulated_start_ns - measured);
-    let difference = |ns: Option<i64>| ns.map_or(UNKNOWN.to_owned(), signed_time);
-    [
-        comm.kind.to_owned(),
-        comm.ranks.clone(),
-        comm.number.to_string(),
-        comm.bytes.to_string(),
-        known_time(comm.simulated_ns),
-        known_time(comm.measured_ns),
-        difference(comm.longer_ns),
-        difference(later),
-    ]
 }
