@@ -257,7 +257,7 @@ pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
 pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut group = waits_of_kind(view, CauseKind::PageableCopy);
     for launched in view.launched.iter().flatten() {
-        let is_inside = launched.called >= view.span.0 && launched.called < view.span.1;
+        let is_inside = (view.host_span.0..view.host_span.1).contains(&launched.called);
         let op = view.trace.call_op[launched.call.index()].get();
         // Input has a kind of its own.
         let mut around = view.op_and_parents(op);
@@ -287,7 +287,7 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for call in 0..calls.len() {
         let start = calls.start[call].0;
         // Allocations before the first step and after the last belong to start and end.
-        let is_inside = start >= view.span.0 && start < view.span.1;
+        let is_inside = (view.host_span.0..view.host_span.1).contains(&start);
         // Allocations in the first call of an op belong to that call, even if no second step shows
         // this.
         let op = view.trace.call_op[call].get();
@@ -298,8 +298,10 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
             continue;
         }
         let took = calls.duration[call].0;
-        let span = view.call_span(CallIdx::new(call));
-        view.remove_span(span, &mut edits);
+        for node in view.call_nodes(CallIdx::new(call)) {
+            edits.removed.push(node);
+            view.free_node(node, &mut edits);
+        }
         times.push(took);
         lines.add_call(took, calls.thread[call], start);
         if longest.is_none_or(|(most, _)| took > most) {
