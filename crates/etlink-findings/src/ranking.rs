@@ -185,7 +185,9 @@ pub fn run_findings(
             replayed.push(one);
         } else if is_kernel
             && replays.share(gain_ns) >= LEAST_KERNEL_GAIN
-            && kernel.as_ref().is_none_or(|most| one.lasts_longer(most))
+            && kernel
+                .as_ref()
+                .is_none_or(|most| one.candidate.evidence.time_ns > most.candidate.evidence.time_ns)
         {
             kernel = Some(one);
         }
@@ -256,12 +258,6 @@ impl RunFindings {
             program: program.unwrap_or_default(),
             ..RunFindings::default()
         }
-    }
-}
-
-impl Replayed {
-    fn lasts_longer(&self, other: &Replayed) -> bool {
-        self.candidate.evidence.time_ns > other.candidate.evidence.time_ns
     }
 }
 

@@ -7,6 +7,7 @@ use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
+use crate::launching::free_node;
 use crate::limits::SLOWEST_LAUNCH_NS;
 use crate::start_up::StartUp;
 use etlink_analyze::{
@@ -15,7 +16,7 @@ use etlink_analyze::{
 };
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::ranks::GroupResolver;
-use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
+use etlink_link::{LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
@@ -239,7 +240,7 @@ impl<'t> RankView<'t> {
             _ => row,
         });
         let (mut firsts, lasts): (Vec<NodeIdx>, Vec<NodeIdx>) = ends.into_iter().flatten().unzip();
-        if self.begins_on_devices()
+        if self.host_span.0 < self.span.0
             && let Some(begin) = begin
         {
             firsts = vec![begin];
@@ -400,10 +401,6 @@ impl<'t> RankView<'t> {
         is_call && is_allocator_call(self.call_name(CallIdx(slice.source)))
     }
 
-    fn begins_on_devices(&self) -> bool {
-        self.host_span.0 < self.span.0
-    }
-
     /// Returns true if a node ends within the window, or later.
     fn is_inside(&self, node: NodeIdx) -> bool {
         let on_device = self.trace.nodes.get(node).on_device;
@@ -423,12 +420,7 @@ impl<'t> RankView<'t> {
 
     /// Removes a node's waits for devices and other threads.
     pub(crate) fn free_node(&self, node: NodeIdx, edits: &mut GraphEdits) {
-        for kind in [EdgeKind::HostWait, EdgeKind::Handoff, EdgeKind::Tensor] {
-            let mut deps = self.trace.edges.deps(node).iter();
-            if deps.any(|edge| edge.kind == kind) {
-                edits.freed.push((node, kind));
-            }
-        }
+        free_node(self.trace, node, edits);
     }
 
     /// Removes a row.

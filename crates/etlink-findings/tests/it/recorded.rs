@@ -12,7 +12,7 @@ use etlink_findings::{CauseKind, RankPart, RunFinding, RunFindings, rank_causes,
 use etlink_link::ranks::{RankSummary, RunSteps};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
-    DeviceTrace, GlobalRank, NameId, NodeIdx, ProcessGroup, QueueIdx, RowKind, TimeNs,
+    DeviceTrace, GlobalRank, HostTrace, NameId, NodeIdx, ProcessGroup, QueueIdx, RowKind, TimeNs,
 };
 use etlink_replay::{EditableGraph, ReplayRun, graph_from_trace};
 use flate2::read::MultiGzDecoder;
@@ -92,13 +92,17 @@ struct Linked {
 }
 
 impl Linked {
-    fn new(device: DeviceTrace, rank: Option<usize>) -> Linked {
+    fn new(device: DeviceTrace) -> Linked {
+        Linked::of_rank(None, device, None)
+    }
+
+    fn of_rank(host: Option<HostTrace>, device: DeviceTrace, rank: Option<usize>) -> Linked {
         let rules = KernelRules::built_in().expect("rules");
         let options = LinkOptions {
             rank: rank.map(|rank| GlobalRank(rank as i64)),
             ..LinkOptions::default()
         };
-        let trace = etlink_link::link(None, device, options).expect("links");
+        let trace = etlink_link::link(host, device, options).expect("links");
         let analysis = analyze(&trace, &rules, &Options::default());
         Linked { trace, analysis }
     }
@@ -176,7 +180,7 @@ impl Subject {
         let plain = recording.run(&Change::default(), &MeetingDelays::new());
         let spans = |trace: &DeviceTrace| trace.rows.start.clone();
         assert_eq!(spans(&plain.trace), spans(&recording.device), "{name}");
-        let linked = Linked::new(plain.trace, None);
+        let linked = Linked::new(plain.trace);
         let devices = linked.analysis.utilization.iter();
         let busiest = devices.rev().max_by_key(|device| device.busy_ns);
         let mut span = busiest.expect("a device").span();
@@ -528,7 +532,7 @@ fn round(fault: Fault, subject: &Subject, seed: u64) -> Option<Score> {
     let plan = plan(fault, subject, &mut dice)?;
     let run = |change| {
         let delays = MeetingDelays::new();
-        Linked::new(subject.recording.run(change, &delays).trace, None)
+        Linked::new(subject.recording.run(change, &delays).trace)
     };
     let (faulty, mended) = (run(&plan.faulty), run(&plan.mended));
     let found = faulty.findings();
@@ -616,8 +620,9 @@ fn as_rank(device: &DeviceTrace, rank: usize, count: usize) -> DeviceTrace {
     own
 }
 
-/// Makes one rank of a job late, by host work or by slower kernels.
-fn late_rank(name: &str, ranks: &[Recording], seed: u64) -> Option<Score> {
+/// Makes one rank of a job late, by host work or by slower kernels. Old device traces need host traces
+/// to tell which collectives are one.
+fn late_rank(name: &str, ranks: &[Recording], hosts: &[HostTrace], seed: u64) -> Option<Score> {
     let mut dice = Random(seed);
     let late = dice.below(ranks.len() as u64) as usize;
     let own = Subject::new(name, ranks[late].device.clone());
@@ -634,7 +639,9 @@ fn late_rank(name: &str, ranks: &[Recording], seed: u64) -> Option<Score> {
             .map(|(rank, one)| (one, if rank == late { change } else { &nothing }))
             .collect();
         let traces = run_ranks(&runs).into_iter().enumerate();
-        let linked = traces.map(|(rank, trace)| Linked::new(trace, Some(rank)).trace);
+        let linked = traces.map(|(rank, trace)| {
+            Linked::of_rank(hosts.get(rank).cloned(), trace, Some(rank)).trace
+        });
         linked.collect::<Vec<_>>()
     };
     let window_ns = |traces: &[LinkedTrace]| {
@@ -667,7 +674,7 @@ fn a_late_rank_of_copies_is_named_with_what_it_costs() {
     let rounds: u64 = rounds.unwrap_or(2);
     let mut score = Score::default();
     for seed in 1..=rounds {
-        if let Some(one) = late_rank("nccl", &ranks, seed) {
+        if let Some(one) = late_rank("nccl", &ranks, &[], seed) {
             score.add(&one);
         }
     }
@@ -677,8 +684,15 @@ fn a_late_rank_of_copies_is_named_with_what_it_costs() {
         let ranks: Vec<Recording> = files
             .map(|file| Recording::new(read_device(&file)))
             .collect();
+        let hosts = (0..8).map(|rank| {
+            let path = Path::new(&folder).join(format!("pytorch_et_{rank}.json.gz"));
+            let file = std::fs::File::open(path).expect("a host trace");
+            let options = etlink_host::HostReadOptions::default();
+            etlink_host::read(MultiGzDecoder::new(file), options).expect("a host trace")
+        });
+        let hosts: Vec<HostTrace> = hosts.collect();
         for seed in 1..=rounds {
-            if let Some(one) = late_rank("ranks", &ranks, seed) {
+            if let Some(one) = late_rank("ranks", &ranks, &hosts, seed) {
                 score.add(&one);
             }
         }
@@ -709,7 +723,7 @@ fn subjects() -> Vec<Subject> {
     let names = std::env::var("GPU");
     let names = names
         .as_deref()
-        .unwrap_or("gemm-base,streams-base,streams-base*30");
+        .unwrap_or("gemm-base,streams-base,streams-base*30,compile-base,input_copy-changed");
     let mut all: Vec<Subject> = names
         .split(',')
         .filter(|name| !name.is_empty())
