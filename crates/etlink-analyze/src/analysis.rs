@@ -25,6 +25,7 @@ use etlink_link::LinkedTrace;
 use etlink_model::{RowIdx, TimeNs};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Optional tables, in addition to those that are always computed.
 #[derive(Clone, Debug, Default)]
@@ -35,16 +36,12 @@ pub struct Options {
     pub memory_timeline: bool,
 }
 
-/// Visits the records of a table, whatever their type.
-pub trait RecordVisitor {
-    /// Reason for which a record was rejected.
-    type Error;
+/// Records of a table as values, one at a time: a table can have millions.
+pub type Records<'r> = Box<dyn Iterator<Item = serde_json::Result<Value>> + 'r>;
 
-    /// Visits one record.
-    ///
-    /// # Errors
-    /// Fails if the record is rejected.
-    fn visit(&mut self, record: &impl Serialize) -> Result<(), Self::Error>;
+/// Returns records as values.
+pub fn records<T: Serialize>(all: &[T]) -> Records<'_> {
+    Box::new(all.iter().map(serde_json::to_value))
 }
 
 /// Estimated text per record, stored outside the record: two or three short names.
@@ -81,26 +78,12 @@ macro_rules! tables {
                 $(self.$name.shrink_to_fit();)*
             }
 
-            /// Passes each record of a table to `visitor`. Returns false if there is no such table.
-            ///
-            /// # Errors
-            /// Returns the visitor's error.
-            pub fn visit_table<V: RecordVisitor>(
-                &self,
-                table: &str,
-                visitor: &mut V,
-            ) -> Result<bool, V::Error> {
-                // by field, without a value for all tables: one of them can have millions of
-                // records
-                match table {
-                    $(stringify!($name) => {
-                        for record in &self.$name {
-                            visitor.visit(record)?;
-                        }
-                    })*
-                    _ => return Ok(false),
-                }
-                Ok(true)
+            /// Returns the records of a table; `None` if there is no table of this name.
+            pub fn records(&self, table: &str) -> Option<Records<'_>> {
+                Some(match table {
+                    $(stringify!($name) => records(&self.$name),)*
+                    _ => return None,
+                })
             }
         }
 

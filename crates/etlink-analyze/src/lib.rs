@@ -66,7 +66,7 @@ pub mod steps;
 pub mod top;
 pub mod utilization;
 
-pub use analysis::{Options, RankAnalysis, RecordVisitor, TABLES, analyze};
+pub use analysis::{Options, RankAnalysis, Records, TABLES, analyze, records};
 pub use breakdown::DeviceTime;
 pub use collectives::{CollectiveTotals, input_bytes};
 pub use compute_rate::ComputeRate;

@@ -167,6 +167,16 @@ pub struct FindingExample {
     pub nodes: Vec<u64>,
 }
 
+impl FindingExample {
+    /// Creates an example that has only a description.
+    pub fn described(detail: impl Into<String>) -> FindingExample {
+        FindingExample {
+            detail: detail.into(),
+            ..FindingExample::default()
+        }
+    }
+}
+
 /// A kind of fault and its number of occurrences.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -187,14 +197,19 @@ impl Finding {
     /// Creates the finding for a file that cannot be read, with the file's name and the reason.
     pub fn unreadable(why: String) -> Finding {
         Finding {
-            rule: FindingKind::Unreadable.rule_id(),
-            kind: FindingKind::Unreadable,
-            severity: FindingKind::Unreadable.severity(),
             count: 1,
-            examples: vec![FindingExample {
-                detail: why,
-                ..FindingExample::default()
-            }],
+            examples: vec![FindingExample::described(why)],
+            ..Finding::new(FindingKind::Unreadable)
+        }
+    }
+
+    fn new(kind: FindingKind) -> Finding {
+        Finding {
+            rule: kind.rule_id(),
+            kind,
+            severity: kind.severity(),
+            count: 0,
+            examples: vec![],
         }
     }
 }
@@ -208,13 +223,7 @@ pub struct Findings {
 impl Findings {
     /// Counts one occurrence; `example` is only called for the first few.
     pub fn note(&mut self, kind: FindingKind, example: impl FnOnce() -> FindingExample) {
-        let finding = self.all.entry(kind).or_insert_with(|| Finding {
-            rule: kind.rule_id(),
-            kind,
-            severity: kind.severity(),
-            count: 0,
-            examples: vec![],
-        });
+        let finding = self.all.entry(kind).or_insert_with(|| Finding::new(kind));
         finding.count += 1;
         let most = match kind {
             FindingKind::Cycle => CYCLES,

@@ -19,6 +19,7 @@
 mod agreement;
 mod aligned_ranks;
 pub mod astra;
+mod attribute_values;
 mod captured;
 pub mod check;
 pub mod convert;
@@ -71,4 +72,4 @@ fn utf8(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 #[cfg(test)]
-mod testing;
+mod tests;

@@ -191,6 +191,14 @@ impl WriteSummary {
         }
     }
 
+    /// Adds the times of nodes with this name.
+    pub(crate) fn add_kernel(&mut self, name: &str, times: &KernelTimes) {
+        match self.roofline_kernels.get_mut(name) {
+            Some(known) => known.add(times),
+            None => drop(self.roofline_kernels.insert(name.to_owned(), *times)),
+        }
+    }
+
     /// Adds the counts of another part of the same file, or run.
     pub fn add(&mut self, part: &WriteSummary) {
         // Demotions are excluded: they are counted once per graph, not per block.
@@ -205,10 +213,7 @@ impl WriteSummary {
         self.host_ns = self.host_ns.saturating_add(part.host_ns);
         self.roofline.add(&part.roofline);
         for (name, times) in &part.roofline_kernels {
-            match self.roofline_kernels.get_mut(name) {
-                Some(known) => known.add(times),
-                None => drop(self.roofline_kernels.insert(name.clone(), *times)),
-            }
+            self.add_kernel(name, times);
         }
         self.timed += part.timed;
         self.device_rows += part.device_rows;

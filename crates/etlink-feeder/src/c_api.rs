@@ -321,7 +321,7 @@ pub unsafe extern "C" fn etlink_node_int(
     value: *mut i64,
 ) -> bool {
     // SAFETY: as in `etlink_node_id`; the name is by contract null or a string that ends with 0.
-    let found = unsafe { attribute(node, name) }.and_then(whole_number);
+    let found = unsafe { attribute(node, name) }.and_then(Value::whole_number);
     // SAFETY: by contract null or writable.
     unsafe { put(found, value) }
 }
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn etlink_node_double(
     let found = unsafe { attribute(node, name) }.and_then(|value| match value {
         Value::DoubleVal(number) => Some(*number),
         Value::FloatVal(number) => Some(f64::from(*number)),
-        other => whole_number(other).map(|number| number as f64),
+        other => other.whole_number().map(|number| number as f64),
     });
     // SAFETY: as in `etlink_node_int`.
     unsafe { put(found, value) }
@@ -397,21 +397,6 @@ unsafe fn put<T>(found: Option<T>, place: *mut T) -> bool {
             true
         }
         _ => false,
-    }
-}
-
-fn whole_number(value: &Value) -> Option<i64> {
-    match value {
-        Value::Int32Val(number) | Value::Sint32Val(number) | Value::Sfixed32Val(number) => {
-            Some(i64::from(*number))
-        }
-        Value::Int64Val(number) | Value::Sint64Val(number) | Value::Sfixed64Val(number) => {
-            Some(*number)
-        }
-        Value::Uint32Val(number) | Value::Fixed32Val(number) => Some(i64::from(*number)),
-        Value::Uint64Val(number) | Value::Fixed64Val(number) => i64::try_from(*number).ok(),
-        Value::BoolVal(is_so) => Some(i64::from(*is_so)),
-        _ => None,
     }
 }
 

@@ -4,17 +4,12 @@ use crate::columns::{Column, ScratchError, Storage};
 use crate::error::FeederError;
 use crate::sorted_ids::SortedIds;
 use crate::stock_set::StockSet;
-use etlink_chakra::proto::GlobalMetadata;
 use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{AttributeProto, GlobalMetadata};
 use prost::Message;
-use prost::encoding::{WireType, decode_key, decode_varint};
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::ops::Range;
 
-/// Field numbers of `Node` in Chakra's schema.
-const ID: u32 = 1;
-const CTRL_DEPS: u32 = 4;
-const DATA_DEPS: u32 = 5;
 /// Metadata attribute in which etlink states the number of nodes that follow.
 const NODE_COUNT: &str = "node_count";
 
@@ -169,11 +164,14 @@ impl GraphIndex {
             ids: Column::default(),
             ends: Column::default(),
         };
-        let mut own = NodeDependencies::default();
+        let mut own = IndexedNode::default();
         let (mut last, mut is_sorted) = (None, true);
-        while let Some((offset, id)) =
-            messages.next(|offset, bytes| Some((offset, scan_node(bytes, &mut own)?)))?
-        {
+        while let Some((offset, id)) = messages.next(|offset, bytes| {
+            // Its lists keep their memory.
+            own.clear();
+            own.merge(bytes).ok()?;
+            Some((offset, own.id))
+        })? {
             // a file of zeros has a node 0 at each byte: reading stops at the second one
             if last == Some(id) {
                 return Err(FeederError::RepeatedId { id });
@@ -197,17 +195,9 @@ impl GraphIndex {
         if self.len() > MAX_COUNT {
             return Err(FeederError::TooLarge);
         }
-        let stated = self.metadata.attr.iter().find_map(|attr| {
-            if attr.name != NODE_COUNT {
-                return None;
-            }
-            let value = attr.value.as_ref()?;
-            match value {
-                Value::Uint64Val(count) => Some(*count),
-                Value::Int64Val(count) => u64::try_from(*count).ok(),
-                _ => None,
-            }
-        });
+        let stated = AttributeProto::find(&self.metadata.attr, NODE_COUNT);
+        let stated = stated.and_then(Value::whole_number);
+        let stated = stated.and_then(|count| u64::try_from(count).ok());
         match stated {
             Some(stated) if stated != found => Err(FeederError::OtherCount { stated, found }),
             _ => Ok(()),
@@ -402,12 +392,8 @@ struct Dependencies {
 
 impl Dependencies {
     /// Appends the dependencies of the next node, and empties `own`.
-    fn add(
-        &mut self,
-        own: &mut NodeDependencies,
-        storage: &mut Storage,
-    ) -> Result<(), ScratchError> {
-        for id in own.data.drain(..).chain(own.ctrl.drain(..)) {
+    fn add(&mut self, own: &mut IndexedNode, storage: &mut Storage) -> Result<(), ScratchError> {
+        for id in own.data_deps.drain(..).chain(own.ctrl_deps.drain(..)) {
             storage.push(&mut self.ids, id)?;
         }
         // a number beyond 32 bits is rejected once everything is read
@@ -456,49 +442,15 @@ impl Parents {
     }
 }
 
-/// Ids of the dependencies of one node.
-#[derive(Default)]
-struct NodeDependencies {
-    data: Vec<u64>,
-    ctrl: Vec<u64>,
-}
-
-/// Returns the id of a node, and adds its dependencies to `deps`; `None` if the bytes are not a
-/// node.
-fn scan_node(mut bytes: &[u8], deps: &mut NodeDependencies) -> Option<u64> {
-    let mut id = 0;
-    while !bytes.is_empty() {
-        let (field, wire_type) = decode_key(&mut bytes).ok()?;
-        match wire_type {
-            WireType::Varint => {
-                let value = decode_varint(&mut bytes).ok()?;
-                match field {
-                    ID => id = value,
-                    CTRL_DEPS => deps.ctrl.push(value),
-                    DATA_DEPS => deps.data.push(value),
-                    _ => {}
-                }
-            }
-            WireType::LengthDelimited => {
-                let length = usize::try_from(decode_varint(&mut bytes).ok()?).ok()?;
-                let (mut block, rest) = bytes.split_at_checked(length)?;
-                bytes = rest;
-                let list = match field {
-                    CTRL_DEPS => &mut deps.ctrl,
-                    DATA_DEPS => &mut deps.data,
-                    _ => continue,
-                };
-                while !block.is_empty() {
-                    list.push(decode_varint(&mut block).ok()?);
-                }
-            }
-            WireType::ThirtyTwoBit => bytes = bytes.get(4..)?,
-            WireType::SixtyFourBit => bytes = bytes.get(8..)?,
-            // Chakra's schema has no groups
-            WireType::StartGroup | WireType::EndGroup => return None,
-        }
-    }
-    Some(id)
+/// The fields of a node that the index needs.
+#[derive(Clone, PartialEq, Message)]
+struct IndexedNode {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, repeated, tag = "4")]
+    ctrl_deps: Vec<u64>,
+    #[prost(uint64, repeated, tag = "5")]
+    data_deps: Vec<u64>,
 }
 
 /// Reads the messages of a file, each preceded by its length.

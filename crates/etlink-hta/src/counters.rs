@@ -36,7 +36,7 @@ pub struct CuptiCounter {
     pub value: f64,
 }
 
-pub(super) fn cupti_counters(loaded: &HtaTrace<'_>) -> Vec<CuptiCounter> {
+pub(super) fn cupti_counters(loaded: &HtaTrace) -> Vec<CuptiCounter> {
     let device = &loaded.trace.device;
     let ranges = &device.counter_ranges;
     let launches: Vec<usize> = (0..device.calls.len())
@@ -79,8 +79,8 @@ pub(super) fn cupti_counters(loaded: &HtaTrace<'_>) -> Vec<CuptiCounter> {
 }
 
 /// Returns the CPU ops around a call, outermost first.
-fn op_stack<'t>(loaded: &HtaTrace<'t>, call: CallIdx) -> Vec<&'t str> {
-    let (trace, ops) = (loaded.trace, &loaded.trace.device.ops);
+fn op_stack(loaded: &HtaTrace, call: CallIdx) -> Vec<&str> {
+    let (trace, ops) = (&loaded.trace, &loaded.trace.device.ops);
     let mut stack = vec![];
     let mut next: OpIdx = trace.call_op[call.index()];
     while let Some(op) = next.get() {

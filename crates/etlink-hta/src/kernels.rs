@@ -38,7 +38,7 @@ pub struct KernelStats {
 }
 
 /// Returns statistics by type, then by descending sum.
-pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStats> {
+pub(super) fn kernel_stats(loaded: &HtaTrace, most: usize) -> Vec<KernelStats> {
     // HTA sorts and folds each type separately, so a type with few names keeps all of them.
     let of_type = |of: HtaClass| {
         let rows = loaded
@@ -65,7 +65,7 @@ pub(super) fn kernel_stats(loaded: &HtaTrace<'_>, most: usize) -> Vec<KernelStat
 
 /// Returns statistics by descending sum.
 pub(super) fn annotation_stats(
-    loaded: &HtaTrace<'_>,
+    loaded: &HtaTrace,
     all: impl Iterator<Item = (NameId, (i64, i64))>,
     most: usize,
 ) -> Vec<NameStats> {
@@ -80,7 +80,7 @@ pub(super) const ANNOTATIONS: usize = 1_000;
 const RATIO: f64 = 0.8;
 
 fn stats_by_name(
-    loaded: &HtaTrace<'_>,
+    loaded: &HtaTrace,
     lengths: impl Iterator<Item = (NameId, i64)>,
     most: usize,
 ) -> Vec<NameStats> {
@@ -102,7 +102,7 @@ fn stats_by_name(
         .collect()
 }
 
-fn name_stats(loaded: &HtaTrace<'_>, name: &str, times: &DurationStats) -> NameStats {
+fn name_stats(loaded: &HtaTrace, name: &str, times: &DurationStats) -> NameStats {
     NameStats {
         name: name.to_owned(),
         sum: loaded.us(times.sum_ns),

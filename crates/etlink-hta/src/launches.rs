@@ -57,7 +57,7 @@ pub struct LaunchDetail {
 /// HTA's `consecutive_kernel_delay`, which HTA takes for µs.
 const KERNEL_WAIT_US: f64 = 30.0;
 
-pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
+pub(super) fn idle_times(loaded: &HtaTrace) -> Vec<IdleTime> {
     let streams = work_by_stream(loaded).into_iter();
     streams
         .flat_map(|(stream, rows)| idle_times_of_stream(loaded, stream, &rows))
@@ -65,7 +65,7 @@ pub(super) fn idle_times(loaded: &HtaTrace<'_>) -> Vec<IdleTime> {
 }
 
 /// Returns gaps by stream, then by time.
-pub(super) fn idle_intervals(loaded: &HtaTrace<'_>) -> Vec<IdleInterval> {
+pub(super) fn idle_intervals(loaded: &HtaTrace) -> Vec<IdleInterval> {
     let mut intervals = vec![];
     for (stream, rows) in work_by_stream(loaded) {
         // HTA gives the first row a category too, so a stream with one row has a line.
@@ -83,7 +83,7 @@ pub(super) fn idle_intervals(loaded: &HtaTrace<'_>) -> Vec<IdleInterval> {
     intervals
 }
 
-fn work_by_stream<'l>(loaded: &'l HtaTrace<'_>) -> BTreeMap<i64, Vec<&'l HtaRow>> {
+fn work_by_stream(loaded: &HtaTrace) -> BTreeMap<i64, Vec<&HtaRow>> {
     let mut streams: BTreeMap<i64, Vec<&HtaRow>> = BTreeMap::new();
     loaded
         .rows
@@ -94,7 +94,7 @@ fn work_by_stream<'l>(loaded: &'l HtaTrace<'_>) -> BTreeMap<i64, Vec<&'l HtaRow>
 }
 
 /// Returns each gap, and true if the row after it was launched after the previous row had ended.
-fn gaps_of_stream(loaded: &HtaTrace<'_>, rows: &[&HtaRow]) -> impl Iterator<Item = (i64, bool)> {
+fn gaps_of_stream(loaded: &HtaTrace, rows: &[&HtaRow]) -> impl Iterator<Item = (i64, bool)> {
     // HTA subtracts the end of the previous row, even if an earlier row still runs.
     rows.windows(2).filter_map(|pair| {
         let [before, row] = pair else { return None };
@@ -104,7 +104,7 @@ fn gaps_of_stream(loaded: &HtaTrace<'_>, rows: &[&HtaRow]) -> impl Iterator<Item
     })
 }
 
-fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
+fn idle_times_of_stream(loaded: &HtaTrace, stream: i64, rows: &[&HtaRow]) -> Vec<IdleTime> {
     let mut sums: BTreeMap<&'static str, i64> = BTreeMap::new();
     for (gap, late) in gaps_of_stream(loaded, rows) {
         // The order of the two tests is HTA's: a late launch counts as such however short the gap.
@@ -131,13 +131,13 @@ fn idle_times_of_stream(loaded: &HtaTrace<'_>, stream: i64, rows: &[&HtaRow]) ->
 }
 
 /// Returns launches by correlation.
-pub(super) fn launch_stats(loaded: &HtaTrace<'_>) -> Vec<LaunchStats> {
+pub(super) fn launch_stats(loaded: &HtaTrace) -> Vec<LaunchStats> {
     let details = launch_details(loaded).into_iter();
     details.map(|detail| detail.launch).collect()
 }
 
 /// Returns launches by correlation, with their kind.
-pub(super) fn launch_details(loaded: &HtaTrace<'_>) -> Vec<LaunchDetail> {
+pub(super) fn launch_details(loaded: &HtaTrace) -> Vec<LaunchDetail> {
     // HTA lists only CUDA's and MTIA's names; `cuLaunchKernel` and HIP's are missing.
     let kernels = [
         "cudaLaunchKernel",

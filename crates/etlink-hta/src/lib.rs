@@ -10,9 +10,6 @@
 //!             queue
 //! counters    CUPTI's counters of each kernel
 //! stragglers  potential stragglers among all ranks
-//! details     tables to which HTA's Python class applies arguments
-//! making      intermediate results shared by several tables
-//! on_demand   tables built on demand
 //! ```
 //! Differences from this crate's own analyses:
 //!
@@ -85,29 +82,23 @@
 //! `etlink replay`'s. `etlink diff` reports changes between two traces by its own definitions.
 
 mod counters;
-mod details;
 mod kernels;
 mod launches;
-mod making;
-mod on_demand;
 mod rows;
 mod series;
 mod stragglers;
 mod times;
 
 pub use counters::CuptiCounter;
-pub use details::{HtaDetails, RankExtent};
 pub use kernels::{KernelStats, NameStats};
 pub use launches::{IdleInterval, IdleTime, LaunchDetail, LaunchStats};
-pub use on_demand::HtaOnDemand;
+pub use rows::HtaTrace;
 pub use series::{BandwidthSample, BandwidthSummary, BlockedTime, QueueSample, QueueSummary};
 pub use stragglers::{PotentialStraggler, StragglerQuery};
 pub use times::{CommCompOverlap, KernelType, TemporalBreakdown};
 
-use etlink_analyze::RecordVisitor;
+use etlink_analyze::{Records, records};
 use etlink_link::LinkedTrace;
-use making::Making;
-use rows::{HtaTrace, NamePatterns};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -126,12 +117,16 @@ pub struct HtaOptions {
 const RECORD_TEXT_BYTES: usize = 64;
 
 macro_rules! tables {
-    ($($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*) => {
+    (
+        printed {$($(#[$doc:meta])* $name:ident: $row:ty = $make:expr,)*}
+        details {$($(#[$detail_doc:meta])* $detail:ident: $detail_row:ty = $make_detail:expr,)*}
+    ) => {
         /// HTA's tables of one rank, with its column names.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct HtaTables {
             $($(#[$doc])* pub $name: Vec<$row>,)*
+            $($(#[$detail_doc])* #[serde(skip)] pub $detail: Vec<$detail_row>,)*
             #[serde(skip)]
             straggler_evidence: stragglers::StragglerEvidence,
             /// Start of the trace's first event, in µs by the trace's own clock; `None` without
@@ -145,99 +140,137 @@ macro_rules! tables {
             pub fn blank() -> HtaTables {
                 HtaTables {
                     $($name: vec![<$row>::default()],)*
-                    straggler_evidence: stragglers::StragglerEvidence::default(),
-                    first_start_us: None,
+                    $($detail: vec![<$detail_row>::default()],)*
+                    ..HtaTables::default()
                 }
             }
 
-            /// Estimates the memory of all records, in bytes.
+            /// Estimates the memory of all printed records, in bytes.
             pub fn memory_bytes(&self) -> u64 {
                 let mut bytes = 0;
                 $(bytes += self.$name.capacity() * (size_of::<$row>() + RECORD_TEXT_BYTES);)*
                 bytes as u64
             }
 
-            /// Builds the wanted tables; the others stay empty.
-            fn make(making: &Making<'_, '_>, is_wanted: impl Fn(&str) -> bool) -> HtaTables {
-                let loaded = making.loaded;
-                $(let $name = if is_wanted(stringify!($name)) {
-                    let make: fn(&Making<'_, '_>) -> Vec<$row> = $make;
-                    make(making)
-                } else {
-                    vec![]
-                };)*
-                let straggler_evidence = if is_wanted(POTENTIAL_STRAGGLERS) {
-                    stragglers::straggler_evidence(loaded)
-                } else {
-                    stragglers::StragglerEvidence::default()
-                };
-                HtaTables {
-                    first_start_us: loaded.starts().min().map(|start| loaded.us(start)),
-                    straggler_evidence,
-                    $($name,)*
-                }
-            }
-
-            /// Passes the records of a table to the visitor. Returns true if a table with this name
-            /// exists.
-            ///
-            /// # Errors
-            /// Fails if the visitor fails.
-            pub fn visit_table<V: RecordVisitor>(
-                &self,
-                name: &str,
-                visitor: &mut V,
-            ) -> Result<bool, V::Error> {
-                $(if name == stringify!($name) {
-                    for record in &self.$name {
-                        visitor.visit(record)?;
-                    }
-                    return Ok(true);
-                })*
-                Ok(false)
+            /// Returns the records of a table; `None` if there is no table of this name.
+            pub fn records(&self, table: &str) -> Option<Records<'_>> {
+                Some(match table {
+                    $(stringify!($name) => records(&self.$name),)*
+                    $(stringify!($detail) => records(&self.$detail),)*
+                    _ => return None,
+                })
             }
         }
 
-        /// Names of the tables of a rank.
+        impl HtaTrace {
+            /// Builds the tables of these names; the others stay empty. O(n log n).
+            pub fn tables(&self, names: &[&str]) -> HtaTables {
+                let mut tables = HtaTables {
+                    first_start_us: self.starts().min().map(|start| self.us(start)),
+                    ..HtaTables::default()
+                };
+                if names.contains(&POTENTIAL_STRAGGLERS) {
+                    tables.straggler_evidence = stragglers::straggler_evidence(self);
+                }
+                $(if names.contains(&stringify!($name)) {
+                    let make: fn(&HtaTrace) -> Vec<$row> = $make;
+                    tables.$name = make(self);
+                })*
+                $(if names.contains(&stringify!($detail)) {
+                    let make: fn(&HtaTrace) -> Vec<$detail_row> = $make_detail;
+                    tables.$detail = make(self);
+                })*
+                tables
+            }
+        }
+
+        /// Names of the tables of a rank that are printed.
         pub const RANK_TABLES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
 tables! {
-    /// `get_temporal_breakdown`.
-    temporal_breakdown: TemporalBreakdown = |making| vec![times::temporal_breakdown(making.loaded)],
-    /// `get_comm_comp_overlap`.
-    comm_comp_overlap: CommCompOverlap = |making| vec![times::comm_comp_overlap(making.loaded)],
-    /// `get_gpu_kernel_breakdown`, first table.
-    kernel_type_breakdown: KernelType = |making| times::kernel_types(making.loaded, &times::KERNEL_TYPES),
-    /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and
-    /// `duration_ratio=1`.
-    kernel_breakdown: KernelStats = |making| kernels::kernel_stats(making.loaded, usize::MAX),
-    /// `get_gpu_kernel_breakdown`, second table, with HTA's defaults: ten names,
-    /// `duration_ratio=0.8`.
-    kernel_breakdown_top10: KernelStats = |making| kernels::kernel_stats(making.loaded, 10),
-    /// `get_gpu_user_annotation_breakdown`.
-    user_annotation_breakdown_gpu: NameStats = |making| making.device_annotations(kernels::ANNOTATIONS),
-    /// `get_gpu_user_annotation_breakdown(use_gpu_annotation=False)`.
-    user_annotation_breakdown_cpu: NameStats = |making| making.annotations(kernels::ANNOTATIONS),
-    /// `get_idle_time_breakdown`.
-    idle_time_breakdown: IdleTime = |making| launches::idle_times(making.loaded),
-    /// `get_cuda_kernel_launch_stats`, memory calls included.
-    cuda_kernel_launch_stats: LaunchStats = |making| launches::launch_stats(making.loaded),
-    /// `get_queue_length_summary`.
-    queue_length_summary: QueueSummary = |making| series::queue_summaries(making.loaded, making.queues()),
-    /// `get_time_spent_blocked_on_full_queue`.
-    blocked_on_full_queue: BlockedTime = |making| series::blocked_times(making.loaded, making.queues()),
-    /// `get_memory_bw_summary`.
-    memory_bw_summary: BandwidthSummary = |making| series::bandwidth_summaries(making.loaded, making.bandwidths()),
-    /// `get_profiler_steps`.
-    profiler_steps: ProfilerStep = |making| making.profiler_steps(),
-    /// `get_queue_length_time_series`.
-    queue_length_series: QueueSample = |making| series::queue_samples(making.loaded, making.queues()),
-    /// `get_memory_bw_time_series`.
-    memory_bw_series: BandwidthSample = |making| series::bandwidth_samples(making.loaded, making.bandwidths()),
-    /// `get_cupti_counter_data_with_operators`.
-    cupti_counters: CuptiCounter = |making| counters::cupti_counters(making.loaded),
+    printed {
+        /// `get_temporal_breakdown`.
+        temporal_breakdown: TemporalBreakdown = |loaded| vec![times::temporal_breakdown(loaded)],
+        /// `get_comm_comp_overlap`.
+        comm_comp_overlap: CommCompOverlap = |loaded| vec![times::comm_comp_overlap(loaded)],
+        /// `get_gpu_kernel_breakdown`, first table.
+        kernel_type_breakdown: KernelType = |loaded| times::kernel_types(loaded, &times::KERNEL_TYPES),
+        /// `get_gpu_kernel_breakdown`, second table, all names: `num_kernels` large and
+        /// `duration_ratio=1`.
+        kernel_breakdown: KernelStats = |loaded| kernels::kernel_stats(loaded, usize::MAX),
+        /// `get_gpu_kernel_breakdown`, second table, with HTA's defaults: ten names,
+        /// `duration_ratio=0.8`.
+        kernel_breakdown_top10: KernelStats = |loaded| kernels::kernel_stats(loaded, 10),
+        /// `get_gpu_user_annotation_breakdown`.
+        user_annotation_breakdown_gpu: NameStats = |loaded| kernels::annotation_stats(loaded, loaded.device_annotations(), kernels::ANNOTATIONS),
+        /// `get_gpu_user_annotation_breakdown(use_gpu_annotation=False)`.
+        user_annotation_breakdown_cpu: NameStats = |loaded| kernels::annotation_stats(loaded, loaded.annotations(), kernels::ANNOTATIONS),
+        /// `get_idle_time_breakdown`.
+        idle_time_breakdown: IdleTime = launches::idle_times,
+        /// `get_cuda_kernel_launch_stats`, memory calls included.
+        cuda_kernel_launch_stats: LaunchStats = launches::launch_stats,
+        /// `get_queue_length_summary`.
+        queue_length_summary: QueueSummary = series::queue_summaries,
+        /// `get_time_spent_blocked_on_full_queue`.
+        blocked_on_full_queue: BlockedTime = series::blocked_times,
+        /// `get_memory_bw_summary`.
+        memory_bw_summary: BandwidthSummary = series::bandwidth_summaries,
+        /// `get_profiler_steps`.
+        profiler_steps: ProfilerStep = profiler_steps,
+        /// `get_queue_length_time_series`.
+        queue_length_series: QueueSample = series::queue_samples,
+        /// `get_memory_bw_time_series`.
+        memory_bw_series: BandwidthSample = series::bandwidth_samples,
+        /// `get_cupti_counter_data_with_operators`.
+        cupti_counters: CuptiCounter = counters::cupti_counters,
+    }
+    // Before the arguments of HTA's class `TraceAnalysis` apply, such as `num_kernels`,
+    // `duration_ratio` and `consecutive_kernel_delay`: queries on small tables, for which the class
+    // need not read the trace again.
+    details {
+        /// Gaps that `get_idle_time_breakdown` sums up.
+        idle_intervals: IdleInterval = launches::idle_intervals,
+        /// Launches that `get_cuda_kernel_launch_stats` filters.
+        launches: LaunchDetail = launches::launch_details,
+        /// `get_gpu_kernel_breakdown(include_memory_kernels=False)`, first table.
+        kernel_types_without_memory: KernelType = |loaded| times::kernel_types(loaded, &times::KERNEL_TYPES[..2]),
+        /// `get_gpu_user_annotation_breakdown` of all names.
+        annotations_gpu: NameStats = |loaded| kernels::annotation_stats(loaded, loaded.device_annotations(), usize::MAX),
+        /// `get_gpu_user_annotation_breakdown(use_gpu_annotation=False)` of all names.
+        annotations_cpu: NameStats = |loaded| kernels::annotation_stats(loaded, loaded.annotations(), usize::MAX),
+        /// Start and duration of the trace.
+        extent: RankExtent = |loaded| vec![extent(loaded)],
+    }
+}
+
+/// Extent of one rank's trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RankExtent {
+    /// HTA's `rank`.
+    pub rank: i64,
+    /// Start of the first event, in µs by the file's own clock; `None` without events.
+    pub first_start: Option<f64>,
+    /// Time from the first start to the last start, in µs: `get_trace_duration`.
+    pub duration: f64,
+}
+
+fn extent(loaded: &HtaTrace) -> RankExtent {
+    let first = loaded.starts().min();
+    let last = loaded.starts().max().unwrap_or(0);
+    RankExtent {
+        rank: loaded.rank,
+        first_start: first.map(|first| loaded.us(first)),
+        duration: loaded.us(last.saturating_sub(first.unwrap_or(0))),
+    }
+}
+
+fn profiler_steps(loaded: &HtaTrace) -> Vec<ProfilerStep> {
+    // A step has a range on the host and one on each device, all with the same number.
+    let steps: BTreeSet<u64> = loaded.steps.iter().map(|step| step.number).collect();
+    let steps = steps.into_iter();
+    steps.map(|step| ProfilerStep { step }).collect()
 }
 
 /// HTA's tables of all ranks together.
@@ -265,35 +298,11 @@ pub struct ProfilerStep {
     pub step: u64,
 }
 
-/// Error: the regex engine rejects a pattern of HTA.
-#[derive(Debug, thiserror::Error)]
-#[error("a pattern of HolisticTraceAnalysis is refused: {0}")]
-pub struct PatternError(#[source] regex::Error);
-
-/// Computes HTA's figures of one rank. O(n log n). For annotations of devices and for the first and
-/// last event, the trace has to be read with [auxiliary](etlink_model::DeviceTrace::auxiliary)
-/// events.
-///
-/// # Errors
-/// Never fails: HTA's patterns are valid.
-pub fn hta_tables(trace: &LinkedTrace, settings: HtaOptions) -> Result<HtaTables, PatternError> {
-    let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
-    Ok(HtaTables::make(&Making::new(&loaded), |_| true))
-}
-
-/// Computes the same figures as [`hta_tables`], and the tables to which HTA's Python class applies
-/// arguments.
-///
-/// # Errors
-/// Never fails: HTA's patterns are valid.
-pub fn hta_tables_in_detail(
-    trace: &LinkedTrace,
-    settings: HtaOptions,
-) -> Result<(HtaTables, HtaDetails), PatternError> {
-    let loaded = HtaTrace::new(trace, &NamePatterns::new()?, settings);
-    let making = Making::new(&loaded);
-    let tables = HtaTables::make(&making, |_| true);
-    Ok((tables, HtaDetails::make(&making, |_| true)))
+/// Computes HTA's printed figures of one rank. O(n log n). The trace has to be read as for
+/// [`HtaTrace::new`].
+pub fn hta_tables(trace: LinkedTrace, settings: HtaOptions) -> HtaTables {
+    let names = [RANK_TABLES, &RUN_TABLES].concat();
+    HtaTrace::new(trace, settings).tables(&names)
 }
 
 /// Shifts the times of all series to count from the first event of all ranks, as HTA does with
@@ -306,12 +315,11 @@ pub fn align_series<'a>(ranks: impl Iterator<Item = &'a mut HtaTables>) {
     };
     for rank in ranks {
         let later = rank.first_start_us.map_or(0.0, |start| start - first);
-        for sample in &mut rank.queue_length_series {
-            sample.ts += later;
-        }
-        for sample in &mut rank.memory_bw_series {
-            sample.ts += later;
-        }
+        let queues = rank.queue_length_series.iter_mut();
+        let times = queues.map(|sample| &mut sample.ts);
+        let copies = rank.memory_bw_series.iter_mut();
+        let times = times.chain(copies.map(|sample| &mut sample.ts));
+        times.for_each(|time| *time += later);
         // A second call shifts nothing.
         rank.first_start_us = rank.first_start_us.map(|_| first);
     }
@@ -320,6 +328,8 @@ pub fn align_series<'a>(ranks: impl Iterator<Item = &'a mut HtaTables>) {
 /// Computes the tables of all ranks together, assuming that the traces share one clock.
 pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTables {
     let ranks: Vec<&HtaTables> = ranks.collect();
+    let steps = ranks.iter().flat_map(|rank| &rank.profiler_steps);
+    let steps: BTreeSet<ProfilerStep> = steps.copied().collect();
     HtaRunTables {
         kernel_type_breakdown: times::kernel_types_of_run(
             ranks.iter().flat_map(|rank| &rank.kernel_type_breakdown),
@@ -328,13 +338,7 @@ pub fn run_tables<'a>(ranks: impl Iterator<Item = &'a HtaTables>) -> HtaRunTable
             ranks.iter().copied(),
             &StragglerQuery::default(),
         ),
-        profiler_steps: ranks
-            .iter()
-            .flat_map(|rank| &rank.profiler_steps)
-            .copied()
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
+        profiler_steps: steps.into_iter().collect(),
     }
 }
 

@@ -1,11 +1,9 @@
 //! Selects rows, steps and times as HTA loads them.
 
-use super::{HtaOptions, PatternError};
+use super::HtaOptions;
 use etlink_link::LinkedTrace;
 use etlink_model::{AuxiliaryKind, Correlation, DeviceTrace, DurationNs, NameId, QueueIdx, TimeNs};
-use regex::Regex;
 use rustc_hash::FxHashMap;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// HTA's classes of names.
@@ -28,34 +26,31 @@ impl HtaClass {
     }
 }
 
-/// HTA's patterns, matched at the start of the name.
-pub(super) struct NamePatterns {
-    communication: Regex,
-    memory: Regex,
-    not_computation: Regex,
-}
-
-impl NamePatterns {
-    pub(super) fn new() -> Result<NamePatterns, PatternError> {
-        Ok(NamePatterns {
-            communication: pattern_at_start("nccl|hip|hccl|.*ncclKernel")?,
-            memory: pattern_at_start("(hip)?Memcpy|(hip)?Memset|dma")?,
-            not_computation: pattern_at_start(
-                "nccl|.*Memcpy|.*Memset|.*dma|.*Sync|Stream Wait Event|cuda.*LaunchKernel|\
-                 runFunction|hip|job_exe|packet|pe_exe|cpum_exe_subgraph|hccl|\
-                 collective_subgraph_execution",
-            )?,
-        })
-    }
-
-    pub(super) fn classify(&self, name: &str) -> HtaClass {
-        match () {
-            // The order matters: `hipMemcpy` matches communication first.
-            () if self.communication.is_match(name) => HtaClass::Communication,
-            () if self.memory.is_match(name) => HtaClass::Memory,
-            () if !self.not_computation.is_match(name) => HtaClass::Computation,
-            () => HtaClass::Other,
-        }
+/// Returns HTA's class of a name, by its patterns, which match from the start of the name on.
+fn classify(name: &str) -> HtaClass {
+    // HTA's `.*` does not go beyond a line.
+    let line = name.split('\n').next().unwrap_or(name);
+    let starts = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
+    let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
+    let others = [
+        "nccl",
+        "Stream Wait Event",
+        "runFunction",
+        "hip",
+        "job_exe",
+        "packet",
+        "pe_exe",
+        "cpum_exe_subgraph",
+        "hccl",
+        "collective_subgraph_execution",
+    ];
+    match () {
+        // The order matters: `hipMemcpy` is communication.
+        () if starts(&["nccl", "hip", "hccl"]) || has(&["ncclKernel"]) => HtaClass::Communication,
+        () if starts(&["Memcpy", "Memset", "dma"]) => HtaClass::Memory,
+        () if starts(&others) || has(&["Memcpy", "Memset", "dma", "Sync"]) => HtaClass::Other,
+        () if starts(&["cuda"]) && has(&["LaunchKernel"]) => HtaClass::Other,
+        () => HtaClass::Computation,
     }
 }
 
@@ -97,25 +92,18 @@ impl HtaRow {
 }
 
 /// A trace after HTA's filters.
-pub(super) struct HtaTrace<'t> {
-    pub(super) trace: &'t LinkedTrace,
+#[derive(Debug)]
+pub struct HtaTrace {
+    pub(super) trace: LinkedTrace,
     pub(super) rank: i64,
     /// Device rows by start.
-    pub(super) rows: Cow<'t, [HtaRow]>,
+    pub(super) rows: Vec<HtaRow>,
     /// Steps by start; several have the same number if devices have ranges for them too.
-    pub(super) steps: Cow<'t, [HtaStep]>,
+    pub(super) steps: Vec<HtaStep>,
     /// Length of a time unit, in µs.
     pub(super) unit_us: f64,
     pub(super) settings: HtaOptions,
     /// Limit on starts of host work: only earlier work is kept.
-    until: i64,
-}
-
-/// Result of [`HtaTrace::new`] without the trace.
-#[derive(Clone, Debug)]
-pub(super) struct KeptRows {
-    rows: Vec<HtaRow>,
-    steps: Vec<HtaStep>,
     until: i64,
 }
 
@@ -129,67 +117,38 @@ pub(super) struct HtaStep {
     pub(super) latest: i64,
 }
 
-impl<'t> HtaTrace<'t> {
-    pub(super) fn new(
-        trace: &'t LinkedTrace,
-        patterns: &NamePatterns,
-        settings: HtaOptions,
-    ) -> HtaTrace<'t> {
-        let mut loaded = HtaTrace::without_rows(trace, settings);
-        loaded.rows = Cow::Owned(loaded.device_rows(patterns));
-        loaded.steps = Cow::Owned(loaded.all_steps());
-        if loaded
-            .steps
-            .iter()
-            .map(|step| step.number)
-            .collect::<BTreeSet<_>>()
-            .len()
-            > 1
-        {
-            // HTA filters only traces with two steps or more, so a single step keeps everything.
-            loaded.until = loaded.kept_until();
-            let until = loaded.until;
-            loaded.steps.to_mut().retain(|step| step.start < until);
-            loaded.keep_launched();
-        }
-        // The order of a stable sort of the file's events.
-        loaded.rows.to_mut().sort_by_key(|row| row.start);
-        loaded
-    }
-
-    fn without_rows(trace: &'t LinkedTrace, settings: HtaOptions) -> HtaTrace<'t> {
-        HtaTrace {
+impl HtaTrace {
+    /// Filters a trace, which it keeps. For annotations of devices and for the first and last event,
+    /// the trace has to be read with [auxiliary](etlink_model::DeviceTrace::auxiliary) events.
+    pub fn new(trace: LinkedTrace, settings: HtaOptions) -> HtaTrace {
+        let stated = trace.report.rank.map(|rank| rank.0);
+        let mut loaded = HtaTrace {
+            rank: settings.rank.or(stated).unwrap_or(0),
             trace,
-            rank: rank_of(trace, settings),
-            rows: Cow::Borrowed(&[]),
-            steps: Cow::Borrowed(&[]),
+            rows: vec![],
+            steps: vec![],
             unit_us: if settings.nanoseconds { 1e-3 } else { 1.0 },
             settings,
             until: i64::MAX,
+        };
+        loaded.rows = loaded.device_rows();
+        loaded.steps = loaded.all_steps();
+        let numbers = loaded.steps.iter().map(|step| step.number);
+        if numbers.collect::<BTreeSet<_>>().len() > 1 {
+            // HTA filters only traces with two steps or more, so a single step keeps everything.
+            let until = loaded.kept_until();
+            loaded.until = until;
+            loaded.steps.retain(|step| step.start < until);
+            loaded.keep_launched();
         }
+        // The order of a stable sort of the file's events.
+        loaded.rows.sort_by_key(|row| row.start);
+        loaded
     }
 
-    /// Extracts the data from which [`from_kept`](Self::from_kept) restores the value.
-    pub(super) fn into_kept(self) -> KeptRows {
-        KeptRows {
-            rows: self.rows.into_owned(),
-            steps: self.steps.into_owned(),
-            until: self.until,
-        }
-    }
-
-    /// Restores the value that produced `kept`, given the same trace and settings.
-    pub(super) fn from_kept(
-        trace: &'t LinkedTrace,
-        settings: HtaOptions,
-        kept: &'t KeptRows,
-    ) -> HtaTrace<'t> {
-        HtaTrace {
-            rows: Cow::Borrowed(&kept.rows),
-            steps: Cow::Borrowed(&kept.steps),
-            until: kept.until,
-            ..HtaTrace::without_rows(trace, settings)
-        }
+    /// Returns HTA's rank of the trace.
+    pub fn rank(&self) -> i64 {
+        self.rank
     }
 
     /// Returns start and end rounded like HTA's: in floating point, which matters if an end is a
@@ -214,12 +173,8 @@ impl<'t> HtaTrace<'t> {
     /// its end; HTA by then counts starts from the first event, but not ends.
     fn kept_until(&self) -> i64 {
         if !self.settings.include_last {
-            return self
-                .steps
-                .iter()
-                .map(|step| step.start)
-                .max()
-                .unwrap_or(i64::MAX);
+            let starts = self.steps.iter().map(|step| step.start);
+            return starts.max().unwrap_or(i64::MAX);
         }
         // The first start is added because HTA has subtracted it from starts and not from ends.
         let first = self.starts().min().unwrap_or(0);
@@ -321,78 +276,72 @@ impl<'t> HtaTrace<'t> {
     }
 
     /// Returns all device rows in HTA's sense: rows of the device, waits, ops with a stream.
-    fn device_rows(&self, patterns: &NamePatterns) -> Vec<HtaRow> {
+    fn device_rows(&self) -> Vec<HtaRow> {
         let device = &self.trace.device;
-        // A trace has few names and many rows, and the patterns are slow.
-        let mut classes = NameClasses::new(device, patterns);
+        let DeviceTrace { rows, syncs, .. } = device;
+        // A trace has few names and many rows.
+        let mut classes = vec![None; device.names.count()];
         let call_of = calls_by_correlation(device);
-        // HTA numbers events from 0 and takes number 0 for "no partner", which affects the file's
-        // first event.
-        let first_start = device
-            .first_start
-            .filter(|start| !is_start_of_host_event(device, start));
-        let mut all = Vec::with_capacity(device.rows.len());
-        for at in 0..device.rows.len() {
-            let rows = &device.rows;
-            let (start, end) = self.times(rows.start[at], rows.duration[at]);
-            let correlation = rows.correlation[at];
-            // The linked call takes precedence, because ids may be reused.
-            let linked = self.trace.row_call[at].get().map(|call| call.index());
-            all.push(HtaRow {
-                name: rows.name[at],
-                class: classes.class_of(rows.name[at]),
-                device: device.queues[rows.queue[at].index()].device,
-                stream: stated_stream(device, rows.queue[at]),
-                start,
-                end,
-                call: linked.or(call_of.get(&correlation).copied()),
-                correlation,
-                kind: HtaRowKind::Work,
-                first: Some(rows.start[at]) == first_start,
-                // An absent value is negative in the table and 0 in HTA.
-                gb_per_s: rows.gb_per_s[at].max(0.0),
-            });
-        }
-        for at in 0..device.syncs.len() {
-            let syncs = &device.syncs;
-            let (start, end) = self.times(syncs.start[at], syncs.duration[at]);
-            let correlation = syncs.correlation[at];
-            // Some versions of Kineto write stream -1 of a device-wide wait as an unsigned number.
-            let stream = if syncs.unsigned[at] {
-                i64::from(u32::MAX)
-            } else {
-                device.queues[syncs.queue[at].index()].stream
-            };
-            all.push(HtaRow {
-                name: syncs.name[at],
-                class: classes.class_of(syncs.name[at]),
-                device: device.queues[syncs.queue[at].index()].device,
-                stream,
+        let mut row_of = |name: NameId, correlation, start: TimeNs, duration: DurationNs| {
+            let class = &mut classes[name.index()];
+            let (start, end) = self.times(start, duration);
+            HtaRow {
+                name,
+                class: *class.get_or_insert_with(|| classify(device.names.get(name))),
+                device: 0,
+                stream: -1,
                 start,
                 end,
                 call: call_of.get(&correlation).copied(),
                 correlation,
-                kind: HtaRowKind::Wait,
+                kind: HtaRowKind::Op,
                 first: false,
                 gb_per_s: 0.0,
+            }
+        };
+        // HTA numbers events from 0 and takes number 0 for "no partner", which affects the file's
+        // first event.
+        let first_start = device.first_start;
+        let first_start = first_start.filter(|start| !is_start_of_host_event(device, start));
+        let mut all = Vec::with_capacity(rows.len());
+        for at in 0..rows.len() {
+            let (start, duration) = (rows.start[at], rows.duration[at]);
+            let row = row_of(rows.name[at], rows.correlation[at], start, duration);
+            // The linked call takes precedence, because ids may be reused.
+            let linked = self.trace.row_call[at].get().map(|call| call.index());
+            all.push(HtaRow {
+                device: device.queues[rows.queue[at].index()].device,
+                stream: stated_stream(device, rows.queue[at]),
+                call: linked.or(row.call),
+                kind: HtaRowKind::Work,
+                first: Some(start) == first_start,
+                // An absent value is negative in the table and 0 in HTA.
+                gb_per_s: rows.gb_per_s[at].max(0.0),
+                ..row
+            });
+        }
+        for at in 0..syncs.len() {
+            let (start, duration) = (syncs.start[at], syncs.duration[at]);
+            let queue = device.queues[syncs.queue[at].index()];
+            all.push(HtaRow {
+                device: queue.device,
+                // Some versions of Kineto write stream -1 of a device-wide wait as an unsigned
+                // number.
+                stream: if syncs.unsigned[at] {
+                    i64::from(u32::MAX)
+                } else {
+                    queue.stream
+                },
+                kind: HtaRowKind::Wait,
+                ..row_of(syncs.name[at], syncs.correlation[at], start, duration)
             });
         }
         for at in 0..device.stream_ops.len() {
             let op = device.stream_ops.row(at);
-            let (start, end) = self.times(op.start, op.duration);
+            // The op has no device and is in no series.
             all.push(HtaRow {
-                name: op.name,
-                class: classes.class_of(op.name),
-                // The op has no device and is in no series.
-                device: 0,
                 stream: op.stream,
-                start,
-                end,
-                call: None,
-                correlation: Correlation::NONE,
-                kind: HtaRowKind::Op,
-                first: false,
-                gb_per_s: 0.0,
+                ..row_of(op.name, Correlation::NONE, op.start, op.duration)
             });
         }
         // HTA recognizes a device row by its stream alone.
@@ -419,7 +368,7 @@ impl<'t> HtaTrace<'t> {
     }
 
     /// Returns the name of a row.
-    pub(super) fn name(&self, row: &HtaRow) -> &'t str {
+    pub(super) fn name(&self, row: &HtaRow) -> &str {
         self.trace.device_name(row.name)
     }
 
@@ -435,17 +384,14 @@ impl<'t> HtaTrace<'t> {
         match row.call {
             Some(call) => Some(self.call(call).0),
             None => {
-                if row.correlation.get().is_some() {
-                    Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
-                } else {
-                    None
-                }
+                row.correlation.get()?;
+                Some(self.times(self.trace.device.first_start?, DurationNs(0)).0)
             }
         }
     }
 
     /// Returns the name of a call.
-    pub(super) fn call_name(&self, call: usize) -> &'t str {
+    pub(super) fn call_name(&self, call: usize) -> &str {
         self.trace.device_name(self.trace.device.calls.name[call])
     }
 
@@ -459,12 +405,6 @@ impl<'t> HtaTrace<'t> {
     }
 }
 
-/// Returns HTA's rank of a trace.
-pub(super) fn rank_of(trace: &LinkedTrace, settings: HtaOptions) -> i64 {
-    let stated = trace.report.rank.map(|rank| rank.0);
-    settings.rank.or(stated).unwrap_or(0)
-}
-
 /// Returns the stream of a queue; -1 for rows that do not state a stream, because HTA ignores
 /// `tid`.
 fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
@@ -475,36 +415,9 @@ fn stated_stream(device: &DeviceTrace, queue: QueueIdx) -> i64 {
     }
 }
 
-fn pattern_at_start(text: &str) -> Result<Regex, PatternError> {
-    // Python's `re.match` matches only at the start of the name.
-    Regex::new(&format!("^(?:{text})")).map_err(PatternError)
-}
-
 /// Converts nanoseconds to microseconds as Python parses them from the file's text.
 fn float_micros(ns: i64) -> f64 {
     ns.div_euclid(1_000) as f64 + ns.rem_euclid(1_000) as f64 / 1e3
-}
-
-/// Cache of HTA's class per name.
-struct NameClasses<'t> {
-    device: &'t DeviceTrace,
-    patterns: &'t NamePatterns,
-    known: Vec<Option<HtaClass>>,
-}
-
-impl<'t> NameClasses<'t> {
-    fn new(device: &'t DeviceTrace, patterns: &'t NamePatterns) -> NameClasses<'t> {
-        NameClasses {
-            device,
-            patterns,
-            known: vec![None; device.names.count()],
-        }
-    }
-
-    fn class_of(&mut self, name: NameId) -> HtaClass {
-        let known = &mut self.known[name.index()];
-        *known.get_or_insert_with(|| self.patterns.classify(self.device.names.get(name)))
-    }
 }
 
 /// Maps each correlation to its call; if several calls share one, the last wins, as in HTA's join.

@@ -84,34 +84,17 @@ pub struct BandwidthSummary {
     pub memory_bw_gbps_max: f64,
 }
 
-/// Results of `describe()`: count, mean, sample deviation, minimum, quartiles (linear between
-/// neighbours), maximum.
-struct SampleSummary {
-    count: f64,
-    mean: f64,
-    std: Option<f64>,
-    quartiles: [f64; 5],
-}
-
-fn describe(mut values: Vec<f64>) -> Option<SampleSummary> {
+/// Returns the results of `describe()`: count, mean, sample deviation; minimum, quartiles (linear
+/// between neighbours), maximum.
+fn describe(mut values: Vec<f64>) -> Option<(f64, f64, Option<f64>, [f64; 5])> {
     // Quartiles require sorted samples.
     values.sort_by(f64::total_cmp);
     let (n, last) = (values.len() as f64, values.len().checked_sub(1)?);
     let mean = values.iter().sum::<f64>() / n;
-    let std = (last > 0).then(|| {
-        (values
-            .iter()
-            .map(|value| (value - mean).powi(2))
-            .sum::<f64>()
-            / (n - 1.0))
-            .sqrt()
-    });
-    Some(SampleSummary {
-        count: n,
-        mean,
-        std,
-        quartiles: [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| quantile(&values, share)),
-    })
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    let std = (last > 0).then(|| (squares.sum::<f64>() / (n - 1.0)).sqrt());
+    let quartiles = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| quantile(&values, share));
+    Some((n, mean, std, quartiles))
 }
 
 /// Calls that HTA counts as launches here.
@@ -131,7 +114,7 @@ const LAUNCHES: [&str; 12] = [
 ];
 
 /// Number of waiting launches from a time on.
-pub(super) struct QueuePoint {
+struct QueuePoint {
     time: i64,
     length: i64,
     /// Device of the row that is launched or starts then: HTA does not distinguish devices here.
@@ -139,11 +122,11 @@ pub(super) struct QueuePoint {
 }
 
 /// A stream, and the lengths of its queue.
-pub(super) type QueueSeries = (i64, Vec<QueuePoint>);
+type QueueSeries = (i64, Vec<QueuePoint>);
 
 /// Returns queue lengths by stream, then by time. At the same time launches precede starts, as in
 /// HTA with a stable sort.
-pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
+fn queue_series(loaded: &HtaTrace) -> Vec<QueueSeries> {
     // If a call has several rows, the last counts.
     let mut launched: BTreeMap<usize, &HtaRow> = BTreeMap::new();
     for row in loaded
@@ -151,10 +134,8 @@ pub(super) fn queue_series(loaded: &HtaTrace<'_>) -> Vec<QueueSeries> {
         .iter()
         .filter(|row| row.kind == HtaRowKind::Work)
     {
-        if let Some(call) = row
-            .call
-            .filter(|call| LAUNCHES.contains(&loaded.call_name(*call)))
-        {
+        let is_launch = |call: &usize| LAUNCHES.contains(&loaded.call_name(*call));
+        if let Some(call) = row.call.filter(is_launch) {
             // HTA's index of a call holds one partner, so a graph launch keeps only its last
             // kernel.
             launched.insert(call, row);
@@ -191,15 +172,10 @@ fn queue_lengths(mut changes: Vec<QueueChange>) -> Vec<QueuePoint> {
     lengths
 }
 
-pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSummary> {
+pub(super) fn queue_summaries(loaded: &HtaTrace) -> Vec<QueueSummary> {
     let summary = |(stream, lengths): &QueueSeries| {
-        let SampleSummary {
-            count,
-            mean,
-            std,
-            quartiles,
-        } = describe(lengths.iter().map(|point| point.length as f64).collect())?;
-        let [min, q25, q50, q75, max] = quartiles;
+        let lengths = lengths.iter().map(|point| point.length as f64);
+        let (count, mean, std, [min, q25, q50, q75, max]) = describe(lengths.collect())?;
         Some(QueueSummary {
             rank: loaded.rank,
             stream: *stream,
@@ -213,37 +189,31 @@ pub(super) fn queue_summaries(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> 
             queue_length_max: max,
         })
     };
-    queues.iter().filter_map(summary).collect()
+    queue_series(loaded).iter().filter_map(summary).collect()
 }
 
 /// HTA's capacity of a stream's queue, in launches.
 const FULL: i64 = 1_024;
 
 /// Returns the time at a full queue. HTA keeps only the last stream of a rank.
-pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<BlockedTime> {
+pub(super) fn blocked_times(loaded: &HtaTrace) -> Vec<BlockedTime> {
     let of_stream = |(stream, lengths): &QueueSeries| {
+        let is_full = |point: &QueuePoint| point.length >= FULL;
         // HTA measures from each sample to the next, so the last one adds nothing.
-        let full = lengths
-            .iter()
-            .zip(lengths.iter().skip(1))
-            .filter(|(point, _)| point.length >= FULL);
+        let full = lengths.iter().zip(lengths.iter().skip(1));
+        let full = full.filter(|(point, _)| is_full(point));
         let time = full.fold(0, |sum: i64, (point, next)| {
             sum.saturating_add(next.time.saturating_sub(point.time))
         });
-        lengths
-            .iter()
-            .any(|point| point.length >= FULL)
-            .then_some((*stream, time))
+        lengths.iter().any(is_full).then_some((*stream, time))
     };
     // HTA's result is a dictionary by rank: later streams overwrite earlier ones.
+    let queues = queue_series(loaded);
     let Some((stream, time)) = queues.iter().rev().find_map(of_stream) else {
         return vec![];
     };
-    let whole = loaded
-        .starts()
-        .max()
-        .unwrap_or(0)
-        .saturating_sub(loaded.starts().min().unwrap_or(0));
+    let (first, last) = (loaded.starts().min(), loaded.starts().max());
+    let whole = last.unwrap_or(0).saturating_sub(first.unwrap_or(0));
     vec![BlockedTime {
         rank: loaded.rank,
         stream,
@@ -256,17 +226,17 @@ pub(super) fn blocked_times(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
 type BandwidthChanges = Vec<(i64, f64, i64)>;
 
 /// Returns the queue lengths of all streams as records.
-pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Vec<QueueSample> {
+pub(super) fn queue_samples(loaded: &HtaTrace) -> Vec<QueueSample> {
     let first = loaded.starts().min().unwrap_or(0);
     let mut samples = vec![];
-    for (stream, lengths) in queues {
+    for (stream, lengths) in queue_series(loaded) {
         samples.extend(lengths.iter().map(|point| QueueSample {
             rank: loaded.rank,
             ts: loaded.us(point.time.saturating_sub(first)),
             pid: point.device,
             // Kineto writes the stream as the thread of a device's row.
-            tid: *stream,
-            stream: *stream,
+            tid: stream,
+            stream,
             queue_length: point.length,
         }));
     }
@@ -274,10 +244,10 @@ pub(super) fn queue_samples(loaded: &HtaTrace<'_>, queues: &[QueueSeries]) -> Ve
 }
 
 /// A kind of copies, and times with the bandwidth from then on.
-pub(super) type BandwidthSeries = (String, BandwidthChanges);
+type BandwidthSeries = (String, BandwidthChanges);
 
 /// Returns bandwidths by kind, then by time.
-pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
+fn bandwidth_series(loaded: &HtaTrace) -> Vec<BandwidthSeries> {
     let mut kinds: BTreeMap<&str, (BandwidthChanges, BandwidthChanges)> = BTreeMap::new();
     for row in loaded
         .rows
@@ -316,13 +286,10 @@ pub(super) fn bandwidth_series(loaded: &HtaTrace<'_>) -> Vec<BandwidthSeries> {
     kinds.into_iter().map(series).collect()
 }
 
-pub(super) fn bandwidth_samples(
-    loaded: &HtaTrace<'_>,
-    series: &[BandwidthSeries],
-) -> Vec<BandwidthSample> {
+pub(super) fn bandwidth_samples(loaded: &HtaTrace) -> Vec<BandwidthSample> {
     let first = loaded.starts().min().unwrap_or(0);
     let mut samples = vec![];
-    for (kind, sums) in series {
+    for (kind, sums) in bandwidth_series(loaded) {
         samples.extend(sums.iter().map(|(time, sum, device)| BandwidthSample {
             rank: loaded.rank,
             ts: loaded.us(time.saturating_sub(first)),
@@ -334,19 +301,11 @@ pub(super) fn bandwidth_samples(
     samples
 }
 
-pub(super) fn bandwidth_summaries(
-    loaded: &HtaTrace<'_>,
-    series: &[BandwidthSeries],
-) -> Vec<BandwidthSummary> {
+pub(super) fn bandwidth_summaries(loaded: &HtaTrace) -> Vec<BandwidthSummary> {
     let summary = |(kind, sums): &BandwidthSeries| {
         let sums = sums.iter().map(|(_, sum, _)| *sum);
-        let SampleSummary {
-            count,
-            mean,
-            std,
-            quartiles,
-        } = describe(sums.filter(|sum| *sum > 0.0).collect())?;
-        let [min, q25, q50, q75, max] = quartiles;
+        let sums = sums.filter(|sum| *sum > 0.0);
+        let (count, mean, std, [min, q25, q50, q75, max]) = describe(sums.collect())?;
         Some(BandwidthSummary {
             rank: loaded.rank,
             name: kind.clone(),
@@ -360,5 +319,8 @@ pub(super) fn bandwidth_summaries(
             memory_bw_gbps_max: max,
         })
     };
-    series.iter().filter_map(summary).collect()
+    bandwidth_series(loaded)
+        .iter()
+        .filter_map(summary)
+        .collect()
 }

@@ -40,7 +40,7 @@ struct StragglerKernel {
 type KernelsByStep<'a> = BTreeMap<u64, BTreeMap<i64, &'a StragglerKernel>>;
 
 /// Returns the last step, by start, that has begun and not ended.
-fn step_at(loaded: &HtaTrace<'_>, time: i64) -> Option<u64> {
+fn step_at(loaded: &HtaTrace, time: i64) -> Option<u64> {
     let begun = loaded.steps.partition_point(|step| step.start <= time);
     let open = loaded.steps[..begun]
         .iter()
@@ -51,7 +51,7 @@ fn step_at(loaded: &HtaTrace<'_>, time: i64) -> Option<u64> {
         .next()
 }
 
-pub(super) fn straggler_evidence(loaded: &HtaTrace<'_>) -> StragglerEvidence {
+pub(super) fn straggler_evidence(loaded: &HtaTrace) -> StragglerEvidence {
     let mut evidence = StragglerEvidence {
         rank: loaded.rank,
         ..StragglerEvidence::default()

@@ -67,7 +67,7 @@ fn total_length(all: &[(i64, i64)]) -> i64 {
     })
 }
 
-pub(super) fn temporal_breakdown(loaded: &HtaTrace<'_>) -> TemporalBreakdown {
+pub(super) fn temporal_breakdown(loaded: &HtaTrace) -> TemporalBreakdown {
     let busy = merged_rows(loaded.rows.iter());
     let (Some(first), Some(last)) = (busy.first(), busy.last()) else {
         return TemporalBreakdown {
@@ -93,14 +93,14 @@ pub(super) fn temporal_breakdown(loaded: &HtaTrace<'_>) -> TemporalBreakdown {
     }
 }
 
-fn rows_of_class<'l>(loaded: &'l HtaTrace<'_>, of: HtaClass) -> impl Iterator<Item = &'l HtaRow> {
+fn rows_of_class(loaded: &HtaTrace, of: HtaClass) -> impl Iterator<Item = &HtaRow> {
     loaded.rows.iter().filter(move |row| row.class == of)
 }
 
 /// Returns time by the sum of the running types' values; each piece counts as `of_piece` returns
 /// it.
 fn times_by_types(
-    loaded: &HtaTrace<'_>,
+    loaded: &HtaTrace,
     types: &[HtaClass],
     of_piece: impl Fn(i64) -> i64,
 ) -> BTreeMap<i64, i64> {
@@ -128,7 +128,7 @@ fn times_by_types(
     times
 }
 
-pub(super) fn comm_comp_overlap(loaded: &HtaTrace<'_>) -> CommCompOverlap {
+pub(super) fn comm_comp_overlap(loaded: &HtaTrace) -> CommCompOverlap {
     let communication = total_length(&merged_rows(rows_of_class(loaded, HtaClass::Communication)));
     let both = times_by_types(
         loaded,
@@ -152,7 +152,7 @@ pub(super) const KERNEL_TYPES: [HtaClass; 3] = [
     HtaClass::Memory,
 ];
 
-pub(super) fn kernel_types(loaded: &HtaTrace<'_>, types: &[HtaClass]) -> Vec<KernelType> {
+pub(super) fn kernel_types(loaded: &HtaTrace, types: &[HtaClass]) -> Vec<KernelType> {
     let mut sums: BTreeMap<String, i64> = BTreeMap::new();
     // HTA's `astype(int)`.
     let whole_us = |time: i64| {

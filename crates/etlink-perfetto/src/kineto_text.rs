@@ -10,32 +10,30 @@
 //! counters can be derived again, and are skipped. Packets are read one by one: memory is the
 //! strings. The JSON has the events in order of time, not in the recording's order.
 
-use crate::packets::{PacketReader, damaged};
 use crate::schema::track_event::Type;
 use crate::schema::{ChromeMetadata, TracePacket, TrackDescriptor, TrackEvent};
 use crate::strings::SequenceStrings;
+use crate::text_reader::{EventText, PacketConverter, TextReader};
 use crate::words;
 use etlink_json::write::{micros, text};
 use etlink_json::{JsonScanner, JsonValue};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read};
+use std::io::Read;
 
-/// Bytes of text produced per block.
-const BLOCK: usize = 64 << 10;
-
-/// Reader that yields the JSON text of a Kineto trace.
+/// Returns the JSON text of a Kineto trace, made from the packets of `source`, which must begin like
+/// [`PerfettoOrigin::Recorded`](crate::PerfettoOrigin).
 ///
 /// A truncated or damaged file ends the text early, with an error that states the position in the
 /// file.
-#[derive(Debug)]
-pub struct KinetoText<R> {
-    packets: PacketReader<R>,
-    /// Text that is produced but not yet consumed.
-    text: Vec<u8>,
-    taken: usize,
-    /// Error of a truncated or damaged file, returned once all text is consumed.
-    error: Option<io::Error>,
-    stage: TextStage,
+pub fn kineto_text<R: Read>(source: R) -> impl Read {
+    let mut converter = KinetoConverter::default();
+    converter.out.text.push(b'{');
+    TextReader::new(source, converter)
+}
+
+#[derive(Debug, Default)]
+struct KinetoConverter {
+    out: EventText,
     /// Trace time that is 0 in the file, ns.
     origin_ns: i64,
     tracks: BTreeMap<u64, TrackKeys>,
@@ -47,15 +45,6 @@ pub struct KinetoText<R> {
     thread_names: String,
     /// True once the last packet of a whole file was read.
     is_complete: bool,
-    any_event: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextStage {
-    /// Metadata, before the first event.
-    Head,
-    Events,
-    Done,
 }
 
 /// JSON of `pid` and `tid` in a track's events.
@@ -74,58 +63,9 @@ struct OpenRange {
     text: Option<[Vec<u8>; 2]>,
 }
 
-impl<R: Read> KinetoText<R> {
-    /// Creates a reader of `source`, which must begin like
-    /// [`PerfettoOrigin::Recorded`](crate::PerfettoOrigin).
-    pub fn new(source: R) -> Self {
-        KinetoText {
-            packets: PacketReader::new(source),
-            text: b"{".to_vec(),
-            taken: 0,
-            error: None,
-            stage: TextStage::Head,
-            origin_ns: 0,
-            tracks: BTreeMap::new(),
-            strings: SequenceStrings::default(),
-            open: None,
-            process_names: String::new(),
-            thread_names: String::new(),
-            is_complete: false,
-            any_event: false,
-        }
-    }
-
-    /// Produces some text, or stores the reason why there is no more.
-    fn make_text(&mut self) {
-        while self.text.len() < BLOCK && self.stage != TextStage::Done {
-            if let Err(error) = self.advance() {
-                self.begin_events();
-                self.error = Some(error);
-                return;
-            }
-        }
-    }
-
-    /// Processes one packet.
-    fn advance(&mut self) -> io::Result<()> {
-        let Some((begin, packet)) = self.packets.next_packet()? else {
-            return self.finish();
-        };
-        self.add_packet(packet).map_err(|why| damaged(begin, &why))
-    }
-
-    /// Handles the end of the file.
-    fn finish(&mut self) -> io::Result<()> {
-        if !self.is_complete || self.open.is_some() {
-            let end = self.packets.position();
-            let text = format!("the file is truncated at byte {end}, before its last packet");
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
-        }
-        self.begin_events();
-        self.put_names();
-        self.text.extend_from_slice(b"\n]}\n");
-        self.stage = TextStage::Done;
-        Ok(())
+impl PacketConverter for KinetoConverter {
+    fn out(&mut self) -> &mut EventText {
+        &mut self.out
     }
 
     fn add_packet(&mut self, packet: TracePacket) -> Result<(), String> {
@@ -144,6 +84,22 @@ impl<R: Read> KinetoText<R> {
         }
     }
 
+    fn finish(&mut self) -> Result<(), &'static str> {
+        if !self.is_complete || self.open.is_some() {
+            return Err("its last packet");
+        }
+        self.begin_events();
+        self.put_names();
+        self.out.text.extend_from_slice(b"\n]}\n");
+        Ok(())
+    }
+
+    fn give_up(&mut self) {
+        self.begin_events();
+    }
+}
+
+impl KinetoConverter {
     fn add_metadata(&mut self, entry: ChromeMetadata) -> Result<(), String> {
         let (key, value) = (
             entry.name.unwrap_or_default(),
@@ -163,13 +119,13 @@ impl<R: Read> KinetoText<R> {
                     words::ORDER => Some(words::ORDER_KEY),
                     key => key.strip_prefix(words::HEADER),
                 };
-                if self.stage == TextStage::Head
+                if !self.out.has_begun
                     && let Some(key) = header
                 {
                     self.put_json_text(key)?;
-                    self.text.extend_from_slice(b": ");
-                    self.text.extend_from_slice(value.as_bytes());
-                    self.text.extend_from_slice(b",\n");
+                    self.out.text.extend_from_slice(b": ");
+                    self.out.text.extend_from_slice(value.as_bytes());
+                    self.out.text.extend_from_slice(b",\n");
                 }
             }
         }
@@ -295,24 +251,13 @@ impl<R: Read> KinetoText<R> {
 
     fn put_event(&mut self, head: &[u8], duration: &[u8], tail: &[u8]) {
         self.begin_events();
-        let before: &[u8] = if std::mem::replace(&mut self.any_event, true) {
-            b",\n"
-        } else {
-            b"\n"
-        };
-        for part in [before, head, duration, tail] {
-            self.text.extend_from_slice(part);
-        }
+        self.out.put_event(&[head, duration, tail]);
     }
 
     fn begin_events(&mut self) {
-        if self.stage == TextStage::Head {
-            self.text.extend_from_slice(b"\"traceEvents\": [");
-            self.stage = TextStage::Events;
-        }
+        self.out.begin(|| "\"traceEvents\": [".to_owned());
     }
 
-    /// Appends the recording's names of processes and threads.
     fn put_names(&mut self) {
         let lists = [
             ("process_name", std::mem::take(&mut self.process_names)),
@@ -339,26 +284,7 @@ impl<R: Read> KinetoText<R> {
     }
 
     fn put_json_text(&mut self, value: &str) -> Result<(), String> {
-        text(&mut self.text, value).map_err(|error| error.to_string())
-    }
-}
-
-impl<R: Read> Read for KinetoText<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.taken == self.text.len() && self.stage != TextStage::Done {
-            if let Some(error) = self.error.take() {
-                self.stage = TextStage::Done;
-                return Err(error);
-            }
-            self.text.clear();
-            self.taken = 0;
-            self.make_text();
-        }
-        let rest = &self.text[self.taken..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        self.taken += count;
-        Ok(count)
+        text(&mut self.out.text, value).map_err(|error| error.to_string())
     }
 }
 

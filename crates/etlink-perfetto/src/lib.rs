@@ -1,18 +1,19 @@
 //! Perfetto's trace format: its messages, and readers that convert traces back to Kineto JSON.
 //!
 //! ```text
-//! etlink-report ─ messages ─> x.pftrace ─ KinetoText ─> Kineto JSON ─> etlink-kineto
+//! etlink-report ─ messages ─> x.pftrace ─ kineto_text ─> Kineto JSON ─> etlink-kineto
 //! ```
 //! Perfetto's format has ranges on tracks, but no correlation ids, streams or launch calls. etlink
 //! stores the recorded data of a range in its own group of arguments ([`words::RECORDED`]).
-//! [`KinetoText`] restores the recording from it, packet by packet, so that later stages see no
-//! difference. PyTorch's own CUPTI collector writes such traces too: [`TorchText`]. Traces of other
+//! [`kineto_text()`] restores the recording from it, packet by packet, so that later stages see no
+//! difference. PyTorch's own CUPTI collector writes such traces too: [`torch_text()`]. Traces of other
 //! programs have no correlation ids ([`perfetto_origin`]).
 
 mod kineto_text;
 mod origin;
 mod packets;
 mod strings;
+mod text_reader;
 mod torch_text;
 
 /// Messages of Perfetto's schema, generated from `schema/trace.proto`.
@@ -27,6 +28,6 @@ pub mod schema {
 
 pub mod words;
 
-pub use kineto_text::KinetoText;
+pub use kineto_text::kineto_text;
 pub use origin::{PerfettoOrigin, perfetto_origin};
-pub use torch_text::TorchText;
+pub use torch_text::torch_text;

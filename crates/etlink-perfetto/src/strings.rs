@@ -64,7 +64,7 @@ impl SequenceStrings {
         out.push(b'{');
         for (place, entry) in entries.iter().enumerate() {
             out.extend_from_slice(if place > 0 { b", " } else { b"" });
-            text(out, self.key(entry)?).map_err(|error| error.to_string())?;
+            put_text(out, self.key(entry)?)?;
             out.extend_from_slice(b": ");
             self.put_value(out, entry)?;
         }
@@ -80,47 +80,50 @@ impl SequenceStrings {
     }
 
     fn put_value(&self, out: &mut Vec<u8>, annotation: &DebugAnnotation) -> Result<(), String> {
-        let written = match annotation {
-            DebugAnnotation {
-                string_value_iid: Some(iid),
-                ..
-            } if iid % 2 == 0 => {
-                let json = known_string(&self.json_texts, iid / 2)?;
-                out.extend_from_slice(json.as_bytes());
-                Ok(())
-            }
-            DebugAnnotation {
-                string_value_iid: Some(iid),
-                ..
-            } => text(out, known_string(&self.texts, iid / 2)?),
-            DebugAnnotation {
-                string_value: Some(value),
-                ..
-            } => text(out, value),
-            DebugAnnotation {
-                int_value: Some(value),
-                ..
-            } => number(out, value),
-            DebugAnnotation {
-                uint_value: Some(value),
-                ..
-            } => number(out, value),
-            DebugAnnotation {
-                bool_value: Some(value),
-                ..
-            } => number(out, value),
-            DebugAnnotation {
-                double_value: Some(value),
-                ..
-            } if value.is_finite() => {
-                // The shortest text with this value, which is the text it was read from.
-                out.extend_from_slice(format!("{value:?}").as_bytes());
-                Ok(())
-            }
-            _ => return Err("an argument has no value".to_owned()),
+        let Some(iid) = annotation.string_value_iid else {
+            let has_value = put_plain_value(out, annotation)?;
+            let missing = || "an argument has no value".to_owned();
+            return has_value.then_some(()).ok_or_else(missing);
         };
-        written.map_err(|error| error.to_string())
+        if iid % 2 == 1 {
+            return put_text(out, known_string(&self.texts, iid / 2)?);
+        }
+        let json = known_string(&self.json_texts, iid / 2)?;
+        out.extend_from_slice(json.as_bytes());
+        Ok(())
     }
+}
+
+/// Appends the value of an argument that is a text, a number or a flag. Returns false for others.
+pub(crate) fn put_plain_value(
+    out: &mut Vec<u8>,
+    argument: &DebugAnnotation,
+) -> Result<bool, String> {
+    let written = if let Some(value) = &argument.string_value {
+        text(out, value)
+    } else if let Some(value) = argument.int_value {
+        number(out, value)
+    } else if let Some(value) = argument.uint_value {
+        number(out, value)
+    } else if let Some(value) = argument.bool_value {
+        number(out, value)
+    } else if let Some(value) = argument.double_value.filter(|value| value.is_finite()) {
+        // The shortest text with this value, which is the text it was read from.
+        out.extend_from_slice(format!("{value:?}").as_bytes());
+        Ok(())
+    } else {
+        return Ok(false);
+    };
+    written.map_err(|error| error.to_string())?;
+    Ok(true)
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, value: &str) -> Result<(), String> {
+    text(out, value).map_err(|error| error.to_string())
+}
+
+pub(crate) fn put_number(out: &mut Vec<u8>, value: i64) -> Result<(), String> {
+    number(out, value).map_err(|error| error.to_string())
 }
 
 fn learn_string(

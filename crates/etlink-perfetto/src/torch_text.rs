@@ -12,20 +12,18 @@
 //! and `distributedInfo`. Memory is the open ranges, which are one group of the writer's (all
 //! ranges of the host, all calls), plus the positions of rows.
 
-use crate::packets::{PacketReader, damaged};
 use crate::schema::compute_kernel_launch::Dim3;
 use crate::schema::track_event::Type;
 use crate::schema::{
     BuiltinClock, DebugAnnotation, GpuRenderStageEvent, InternedString, TracePacket,
     TrackDescriptor, TrackEvent,
 };
+use crate::strings::{put_number, put_plain_value, put_text};
+use crate::text_reader::{EventText, PacketConverter, TextReader};
 use crate::words::CUT_ROWS_KEY;
-use etlink_json::write::{micros, number, text};
+use etlink_json::write::micros;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind, Read};
-
-/// Bytes of text produced per block.
-const BLOCK: usize = 64 << 10;
+use std::io::Read;
 
 /// Id of the first arrow between graph nodes (`_GRAPH_DEP_FLOW_ID_BASE`).
 const FIRST_ARROW: u64 = 1 << 40;
@@ -58,21 +56,18 @@ const NUMBERS: [(&str, &str); 11] = [
 /// Arguments of the trace, not of the row (`_gpu_panel_const_extra`).
 const OF_TRACE: [&str; 3] = ["arch", "process_id", "process_name"];
 
-/// Reader that yields the JSON text of a Kineto trace.
+/// Returns the JSON text of a Kineto trace, made from the packets of `source`, which must begin like
+/// [`PerfettoOrigin::Torch`](crate::PerfettoOrigin).
 ///
 /// A truncated or damaged file ends the text early, with an error that states the position in the
 /// file.
-#[derive(Debug)]
-pub struct TorchText<R> {
-    packets: PacketReader<R>,
-    /// Text that is produced but not yet consumed.
-    text: Vec<u8>,
-    taken: usize,
-    /// Error of a truncated or damaged file, returned once all text is consumed.
-    error: Option<io::Error>,
-    is_done: bool,
-    any_event: bool,
-    has_head: bool,
+pub fn torch_text<R: Read>(source: R) -> impl Read {
+    TextReader::new(source, TorchConverter::default())
+}
+
+#[derive(Debug, Default)]
+struct TorchConverter {
+    out: EventText,
     /// Reading of the trace's clock at the base time.
     base: i64,
     tracks: BTreeMap<u64, ThreadPlace>,
@@ -128,85 +123,12 @@ struct NodePlace {
     end: i64,
 }
 
-impl<R: Read> TorchText<R> {
-    /// Creates a reader of `source`, which must begin like
-    /// [`PerfettoOrigin::Torch`](crate::PerfettoOrigin).
-    pub fn new(source: R) -> Self {
-        TorchText {
-            packets: PacketReader::new(source),
-            text: vec![],
-            taken: 0,
-            error: None,
-            is_done: false,
-            any_event: false,
-            has_head: false,
-            base: 0,
-            tracks: BTreeMap::new(),
-            names: BTreeMap::new(),
-            categories: BTreeMap::new(),
-            specifications: BTreeMap::new(),
-            open: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            waits: vec![],
-            rows: vec![],
-        }
+impl PacketConverter for TorchConverter {
+    fn out(&mut self) -> &mut EventText {
+        &mut self.out
     }
 
-    /// Produces some text, or stores the reason why there is no more.
-    fn make_text(&mut self) {
-        while self.text.len() < BLOCK && !self.is_done && self.error.is_none() {
-            if let Err(error) = self.advance() {
-                // graph nodes read so far are valid
-                self.put_arrows();
-                self.error = Some(error);
-            }
-        }
-    }
-
-    /// Processes one packet.
-    fn advance(&mut self) -> io::Result<()> {
-        match self.packets.next_packet()? {
-            Some((begin, packet)) => self.add_packet(&packet).map_err(|why| damaged(begin, &why)),
-            None => self.finish(),
-        }
-    }
-
-    /// Handles the end of the file.
-    fn finish(&mut self) -> io::Result<()> {
-        if self.open.values().any(|open| !open.is_empty()) {
-            let end = self.packets.position();
-            let text = format!("the file is truncated at byte {end}, before its ranges end");
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, text));
-        }
-        self.put_arrows();
-        self.begin_events(0);
-        self.text.extend_from_slice(b"\n]");
-        let cut = self.count_cut_rows();
-        if cut > 0 {
-            self.text
-                .extend_from_slice(format!(", \"{CUT_ROWS_KEY}\": {cut}").as_bytes());
-        }
-        self.text.extend_from_slice(b"}\n");
-        self.is_done = true;
-        Ok(())
-    }
-
-    /// Counts rows that end exactly when the next one on their lane, from another stream, begins:
-    /// the writer shortens overlapping rows to that point, and by chance rows of two streams hardly
-    /// ever meet to the nanosecond. O(rows log rows).
-    fn count_cut_rows(&mut self) -> usize {
-        let mut rows = std::mem::take(&mut self.rows);
-        rows.sort_unstable();
-        let pairs = rows.windows(2).filter(|pair| {
-            let (row, next) = (pair[0], pair[1]);
-            (row.gpu, row.lane) == (next.gpu, next.lane)
-                && row.end == next.start
-                && row.stream != next.stream
-        });
-        pairs.count()
-    }
-
-    fn add_packet(&mut self, packet: &TracePacket) -> Result<(), String> {
+    fn add_packet(&mut self, packet: TracePacket) -> Result<(), String> {
         if let Some(snapshot) = &packet.clock_snapshot {
             let clock = |id: BuiltinClock| {
                 let mut clocks = snapshot.clocks.iter();
@@ -215,7 +137,7 @@ impl<R: Read> TorchText<R> {
             };
             let boot = clock(BuiltinClock::Boottime).ok_or("its clock is out of range")?;
             let real = clock(BuiltinClock::Realtime).ok_or("its clock is out of range")?;
-            if !self.has_head {
+            if !self.out.has_begun {
                 self.base = boot;
                 self.begin_events(real);
             }
@@ -241,6 +163,44 @@ impl<R: Read> TorchText<R> {
             Some(stage) => self.add_stage(at, stage),
             None => Ok(()),
         }
+    }
+
+    fn finish(&mut self) -> Result<(), &'static str> {
+        if self.open.values().any(|open| !open.is_empty()) {
+            return Err("its ranges end");
+        }
+        self.put_arrows();
+        self.begin_events(0);
+        self.out.text.extend_from_slice(b"\n]");
+        let cut = self.count_cut_rows();
+        if cut > 0 {
+            let cut = format!(", \"{CUT_ROWS_KEY}\": {cut}");
+            self.out.text.extend_from_slice(cut.as_bytes());
+        }
+        self.out.text.extend_from_slice(b"}\n");
+        Ok(())
+    }
+
+    fn give_up(&mut self) {
+        // graph nodes read so far are valid
+        self.put_arrows();
+    }
+}
+
+impl TorchConverter {
+    /// Counts rows that end exactly when the next one on their lane, from another stream, begins:
+    /// the writer shortens overlapping rows to that point, and by chance rows of two streams hardly
+    /// ever meet to the nanosecond. O(rows log rows).
+    fn count_cut_rows(&mut self) -> usize {
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.sort_unstable();
+        let pairs = rows.windows(2).filter(|pair| {
+            let (row, next) = (pair[0], pair[1]);
+            (row.gpu, row.lane) == (next.gpu, next.lane)
+                && row.end == next.start
+                && row.stream != next.stream
+        });
+        pairs.count()
     }
 
     /// Adds a track, which is a process or a thread, with its name.
@@ -430,43 +390,14 @@ impl<R: Read> TorchText<R> {
 
     fn put_event(&mut self, event: &[u8]) {
         self.begin_events(0);
-        let before: &[u8] = if std::mem::replace(&mut self.any_event, true) {
-            b",\n"
-        } else {
-            b"\n"
-        };
-        self.text.extend_from_slice(before);
-        self.text.extend_from_slice(event);
+        self.out.put_event(&[event]);
     }
 
-    /// Appends the keys before the events; `real` is the base time.
+    /// Writes the text before the events; `real` is the base time in ns since the Unix epoch.
     fn begin_events(&mut self, real: i64) {
-        if !self.has_head {
-            self.has_head = true;
-            let head = format!(
-                "{{\"schemaVersion\": 1, \"baseTimeNanoseconds\": {real},\n\"traceEvents\": ["
-            );
-            self.text.extend_from_slice(head.as_bytes());
-        }
-    }
-}
-
-impl<R: Read> Read for TorchText<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.taken == self.text.len() && !self.is_done {
-            if let Some(error) = self.error.take() {
-                self.is_done = true;
-                return Err(error);
-            }
-            self.text.clear();
-            self.taken = 0;
-            self.make_text();
-        }
-        let rest = &self.text[self.taken..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        self.taken += count;
-        Ok(count)
+        self.out.begin(|| {
+            format!("{{\"schemaVersion\": 1, \"baseTimeNanoseconds\": {real},\n\"traceEvents\": [")
+        });
     }
 }
 
@@ -513,14 +444,6 @@ fn put_dims(out: &mut Vec<u8>, key: &str, dims: Option<&Dim3>) {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, value: &str) -> Result<(), String> {
-    text(out, value).map_err(|error| error.to_string())
-}
-
-fn put_number(out: &mut Vec<u8>, value: i64) -> Result<(), String> {
-    number(out, value).map_err(|error| error.to_string())
-}
-
 fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), String> {
     out.push(b'{');
     for (place, entry) in entries.iter().enumerate() {
@@ -536,18 +459,7 @@ fn put_object(out: &mut Vec<u8>, entries: &[DebugAnnotation]) -> Result<(), Stri
 /// Appends the value of an argument. The decoder limits the nesting of messages, and so of values,
 /// to 100 (`RECURSION_LIMIT` of prost).
 fn put_value(out: &mut Vec<u8>, value: &DebugAnnotation) -> Result<(), String> {
-    if let Some(value) = &value.string_value {
-        return put_text(out, value);
-    }
-    if let Some(value) = value.int_value {
-        return put_number(out, value);
-    }
-    if let Some(value) = value.bool_value {
-        out.extend_from_slice(if value { b"true" } else { b"false" });
-        return Ok(());
-    }
-    if let Some(value) = value.double_value.filter(|value| value.is_finite()) {
-        out.extend_from_slice(format!("{value:?}").as_bytes());
+    if put_plain_value(out, value)? {
         return Ok(());
     }
     if !value.dict_entries.is_empty() {

@@ -65,7 +65,7 @@ impl HtaHandle {
     #[getter]
     fn profiler_steps(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let document = Arc::clone(&self.document);
-        run_cancellable(py, move |_| document.profiler_steps())
+        run_cancellable(py, move |_| Ok(document.profiler_steps()))
     }
 
     /// Returns the result of `get_potential_stragglers` for these steps.
@@ -77,10 +77,10 @@ impl HtaHandle {
     ) -> PyResult<Vec<i64>> {
         let document = Arc::clone(&self.document);
         run_cancellable(py, move |_| {
-            document.potential_stragglers(&StragglerQuery {
+            Ok(document.potential_stragglers(&StragglerQuery {
                 steps: Some(steps.into_iter().collect()),
                 candidates,
-            })
+            }))
         })
     }
 

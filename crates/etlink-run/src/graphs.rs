@@ -304,7 +304,7 @@ pub(crate) fn find_recorded_sets(folder: &Path) -> Result<Vec<GraphSet>, RunErro
     Ok(sets)
 }
 
-fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
+pub(crate) fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
     let mut sets: BTreeMap<PathBuf, GraphSet> = BTreeMap::new();
     for file in files {
         if let Some((prefix, rank)) = prefix_and_rank(&file) {

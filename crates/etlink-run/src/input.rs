@@ -26,7 +26,7 @@ use etlink_chakra::simulated::is_astra_log;
 use etlink_flight_recorder::is_flight_dump;
 use etlink_model::Failure;
 use etlink_nccl_inspector::is_inspector_log;
-use etlink_perfetto::{KinetoText, PerfettoOrigin, TorchText, perfetto_origin};
+use etlink_perfetto::{PerfettoOrigin, kineto_text, perfetto_origin, torch_text};
 use etlink_workload::text_workload::is_text_workload;
 use foreign::foreign_kind;
 use gzip::Gzip;
@@ -249,9 +249,9 @@ fn from_source(
     let is_view = is_view(&head);
     content = Box::new(Cursor::new(head).chain(content));
     if is_read_back {
-        content = Box::new(KinetoText::new(content));
+        content = Box::new(kineto_text(content));
     } else if is_torch {
-        content = Box::new(TorchText::new(content));
+        content = Box::new(torch_text(content));
     }
     // compressed input and non-files are streams, without random access
     let is_plain = !is_packed && !is_utf16 && stored_bytes.is_some() && storage::is_on_disk(path);

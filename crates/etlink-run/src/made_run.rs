@@ -7,52 +7,37 @@ use crate::output::FileSet;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Destination and form of a generated run.
-pub(crate) struct MadeRun<'p> {
-    /// Folder of the run, which is created.
-    pub(crate) folder: &'p Path,
-    /// Prefix of the ranks' files.
-    pub(crate) name: &'p str,
-    /// Form of the files, as in `merge`: only ranks, or also the files of a simulation.
-    pub(crate) options: MergeOptions,
-}
-
-impl MadeRun<'_> {
-    /// Calls `fill` to write the files, and puts all of them in place, or none.
-    ///
-    /// # Errors
-    /// Returns the errors of `fill`. Fails if the folder cannot be written, or a foreign file would
-    /// be removed.
-    pub(crate) fn write<T>(
-        &self,
-        fill: impl FnOnce(&FileSet) -> Result<T, RunError>,
-    ) -> Result<T, RunError> {
-        write_set(self.folder, self.options.overwrite, |files| {
-            let earlier = self.earlier_files()?;
-            let value = fill(files)?;
-            let stale = earlier.into_iter().filter(|name| !files.has(name));
-            Ok((value, stale.collect()))
-        })
-    }
-
-    /// Returns the names of files from an earlier run of this name.
-    fn earlier_files(&self) -> Result<Vec<String>, RunError> {
-        let options = &self.options;
-        if !options.overwrite {
-            return Ok(vec![]);
+/// Calls `fill` to write the files of the run `name` into `folder`, which is created, and puts all of
+/// them in place, or none. `options` state their form, as in `merge`: only ranks, or also the files of
+/// a simulation.
+///
+/// # Errors
+/// Returns the errors of `fill`. Fails if the folder cannot be written, or a foreign file would be
+/// removed.
+pub(crate) fn write_made_run<T>(
+    folder: &Path,
+    name: &str,
+    options: &MergeOptions,
+    fill: impl FnOnce(&FileSet) -> Result<T, RunError>,
+) -> Result<T, RunError> {
+    write_set(folder, options.overwrite, |files| {
+        let mut stale = vec![];
+        if options.overwrite {
+            // ranks alone have no list of groups: an existing list stays
+            let is_alone = options.simulator.is_none();
+            let none = BTreeSet::new();
+            let earlier = EarlierFiles::find(options, folder, name, &none, is_alone)?;
+            stale.extend(earlier.ranks);
+            stale.extend(earlier.not_joined);
+            if !is_alone {
+                stale.extend(earlier.groups);
+                stale.extend(earlier.simulator);
+            }
         }
-        // ranks alone have no list of groups: an existing list stays
-        let is_alone = options.simulator.is_none();
-        let none = BTreeSet::new();
-        let earlier = EarlierFiles::find(options, self.folder, self.name, &none, is_alone)?;
-        let mut names = earlier.ranks;
-        names.extend(earlier.not_joined);
-        if !is_alone {
-            names.extend(earlier.groups);
-            names.extend(earlier.simulator);
-        }
-        Ok(names)
-    }
+        let value = fill(files)?;
+        stale.retain(|name| !files.has(name));
+        Ok((value, stale))
+    })
 }
 
 /// Calls `fill` to write files into `folder`, and puts them in place. `fill` also returns the names

@@ -3,7 +3,7 @@
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::may_be_file;
-use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_graph_name, prefix_and_rank};
+use crate::graphs::{GraphSet, find_graph_sets, graph_sets, groups_beside, is_graph_name};
 use crate::input;
 use crate::joined::JoinedRun;
 use crate::membership::Excluded;
@@ -17,7 +17,6 @@ use etlink_chakra::simulated::{
 use etlink_link::ranks::rank_list;
 use etlink_model::Failure;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -113,7 +112,12 @@ impl SimulationFiles {
             refuse_strangers(against, joined, &report)?;
         }
         notes.extend(end_note(&report));
-        notes.extend(report_notes(&report));
+        if report.unpaired > 0 {
+            notes.push(format!(
+                "simulated communications without a counterpart in the recording, not compared: {}",
+                report.unpaired
+            ));
+        }
         Ok(SimulationResult {
             log: self.log,
             graphs: self.graphs.prefix,
@@ -292,18 +296,6 @@ fn end_note(report: &SimulationReport) -> Option<String> {
     }
 }
 
-fn report_notes(report: &SimulationReport) -> Vec<String> {
-    let mut notes = vec![];
-    if report.unpaired > 0 {
-        notes.push(format!(
-            "simulated communications without a counterpart in the recording, not \
-             compared: {}",
-            report.unpaired
-        ));
-    }
-    notes
-}
-
 /// Finds the graphs in the folder of a log, or in the folder above it.
 fn graphs_near(log: &Path) -> Result<GraphSet, RunError> {
     let folder = match log.parent() {
@@ -321,29 +313,11 @@ fn graphs_near(log: &Path) -> Result<GraphSet, RunError> {
 
 /// Returns the runs of `.et` files in a folder, without its subfolders.
 fn graphs_in(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
-    let mut sets: BTreeMap<PathBuf, BTreeMap<i64, PathBuf>> = BTreeMap::new();
     let entries = storage::list(folder).with_path(FileAction::ReadFolder, folder)?;
-    for entry in entries {
-        let path = entry.path;
-        if is_graph_name(&path)
-            && let Some((prefix, rank)) = prefix_and_rank(&path)
-        {
-            let set = sets.entry(prefix).or_default();
-            // of a plain and a compressed file, the plain one, whose name is shorter
-            let known = set.entry(rank).or_insert_with(|| path.clone());
-            if path < *known {
-                *known = path;
-            }
-        }
-    }
-    let sets = sets.into_iter();
-    Ok(sets
-        .map(|(prefix, ranks)| GraphSet {
-            prefix,
-            ranks,
-            ..GraphSet::default()
-        })
-        .collect())
+    let files = entries.into_iter().map(|entry| entry.path);
+    let mut files: Vec<PathBuf> = files.filter(|path| is_graph_name(path)).collect();
+    files.sort();
+    Ok(graph_sets(files))
 }
 
 fn only_run(folder: &Path, mut sets: Vec<GraphSet>) -> Result<GraphSet, RunError> {

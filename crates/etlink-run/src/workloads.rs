@@ -7,19 +7,19 @@ use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, is_merged};
 use crate::input;
-use crate::made_run::MadeRun;
-use crate::merge::{AstraSimOptions, MergeOptions};
-use crate::output::{FileSet, OutputFormat, is_input};
+use crate::made_run::write_made_run;
+use crate::merge::{AstraSimOptions, MergeOptions, put_file};
+use crate::output::{FileSet, is_input};
 use crate::storage;
+use etlink_chakra::CollectiveImplementation;
 use etlink_chakra::astra::{
-    self, NOT_SCALED, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file,
+    self, NOT_SCALED, NetworkOrigin, Workload, WorkloadSource, configurations, file,
 };
 use etlink_chakra::check::{RankNodes, check, check_ranks};
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
-use etlink_chakra::messages::{ChakraMessages, MessageError};
-use etlink_chakra::read::{self, ChakraReadError};
-use etlink_chakra::{CollectiveImplementation, RooflineDevice};
+use etlink_chakra::messages::ChakraMessages;
+use etlink_chakra::read;
 use etlink_model::Failure;
 use etlink_workload::WorkloadSet;
 use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
@@ -62,10 +62,10 @@ pub fn generate_run(
     overwrite: bool,
 ) -> Result<WorkloadReport, RunError> {
     let set = generate(pattern, sizes).map_err(|error| Failure::new(error.to_string()))?;
-    let generated = Configurations {
-        origin: NetworkOrigin::Example,
+    let generated = Workload {
+        network_origin: NetworkOrigin::Example,
         source: WorkloadSource::Generated,
-        ..Configurations::default()
+        ..Workload::default()
     };
     write_set(name, &set, generated, folder, overwrite)
 }
@@ -115,7 +115,7 @@ pub fn scale_run(
     let name = prefix.file_name().unwrap_or_default().to_string_lossy();
     refuse_source(folder, &prefix)?;
     let mut network = network_beside(&prefix, options.ranks)?;
-    network.system = network.system.map(|system| system_for(&set, system));
+    network.system_text = network.system_text.map(|system| system_for(&set, system));
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
     report.notes.extend(passed_by);
     report.notes.extend(untied_note(&set, graphs.len()));
@@ -165,27 +165,12 @@ fn refuse_source(folder: &Path, prefix: &Path) -> Result<(), RunError> {
     }
 }
 
-/// Configurations of ASTRA-sim for a run.
-#[derive(Default)]
-struct Configurations {
-    /// Content of the network's file; `None` to use ASTRA-sim's example.
-    network: Option<String>,
-    /// Content of the system's file, unchanged.
-    system: Option<String>,
-    origin: NetworkOrigin<'static>,
-    /// README of the run that was scaled.
-    readme: Option<String>,
-    source: WorkloadSource,
-    /// Device for a roofline.
-    device: RooflineDevice,
-}
-
 /// Returns the configurations for a run of more ranks, from those next to its graphs.
-fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError> {
-    let mut found = Configurations {
-        origin: NetworkOrigin::Example,
+fn network_beside(prefix: &Path, ranks: u32) -> Result<Workload<'static>, RunError> {
+    let mut found = Workload {
+        network_origin: NetworkOrigin::Example,
         source: WorkloadSource::Scaled,
-        ..Configurations::default()
+        ..Workload::default()
     };
     let system = text_beside(prefix, file::SYSTEM)?;
     // nodes that keep their time store it as bytes that this device's memory moves
@@ -195,14 +180,15 @@ fn network_beside(prefix: &Path, ranks: u32) -> Result<Configurations, RunError>
     let Some(text) = text_beside(prefix, file::NETWORK)? else {
         return Ok(found);
     };
-    found.network = astra::scaled_network(&text, u64::from(ranks));
-    found.origin = match &found.network {
+    found.network_text = astra::scaled_network(&text, u64::from(ranks));
+    found.network_origin = match &found.network_text {
         None => NetworkOrigin::NotScaled,
         Some(_) => {
             // The system's file has an algorithm for each level of the network.
-            found.system = system;
-            found.readme = text_beside(prefix, file::README)?;
-            NetworkOrigin::Scaled(None)
+            found.system_text = system;
+            let readme = text_beside(prefix, file::README)?;
+            let line = readme.as_deref().and_then(astra::network_line);
+            NetworkOrigin::Scaled(line.map(str::to_owned))
         }
     };
     Ok(found)
@@ -230,13 +216,8 @@ fn text_beside(prefix: &Path, name: &str) -> Result<Option<String>, RunError> {
 }
 
 fn read_rank(path: &Path) -> Result<ChakraMessages, RunError> {
-    let (graph, losses) = ChakraMessages::read(input::open_any(path)?).map_err(|error| {
-        let cause = match error {
-            MessageError::Read(cause) => cause,
-            MessageError::Sink(source) => ChakraReadError::Io { offset: 0, source },
-        };
-        RunError::unreadable(path.display(), cause)
-    })?;
+    let read = ChakraMessages::read(input::open_any(path)?);
+    let (graph, losses) = read.map_err(|cause| RunError::unreadable(path.display(), cause))?;
     match losses.iter().next() {
         None => Ok(graph),
         Some((kind, _)) => {
@@ -250,27 +231,25 @@ fn read_rank(path: &Path) -> Result<ChakraMessages, RunError> {
 fn write_set(
     name: &str,
     set: &WorkloadSet,
-    network: Configurations,
+    network: Workload<'_>,
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, RunError> {
-    let made = MadeRun {
-        folder,
-        name,
-        options: MergeOptions {
-            simulator: Some(AstraSimOptions::default()),
-            overwrite,
-            ..MergeOptions::default()
-        },
+    let options = MergeOptions {
+        simulator: Some(AstraSimOptions::default()),
+        overwrite,
+        ..MergeOptions::default()
     };
-    made.write(|files| write_files(name, set, network, folder, files))
+    write_made_run(folder, name, &options, |files| {
+        write_files(name, set, network, folder, files)
+    })
 }
 
 /// Writes all files of a run, and checks them.
 fn write_files(
     name: &str,
     set: &WorkloadSet,
-    network: Configurations,
+    network: Workload<'_>,
     folder: &Path,
     files: &FileSet,
 ) -> Result<WorkloadReport, RunError> {
@@ -284,7 +263,7 @@ fn write_files(
         findings: vec![],
         notes: vec![],
     };
-    if network.origin == NetworkOrigin::NotScaled {
+    if network.network_origin == NetworkOrigin::NotScaled {
         let path = folder.join(file::NETWORK);
         report.notes.push(format!(
             "{} is ASTRA-sim's example: {NOT_SCALED}; replace it with your topology",
@@ -301,7 +280,7 @@ fn write_files(
         ranks.push(RankNodes::from_graph(rank, &written));
         report.nodes += graph.nodes.len() as u64;
         report.bytes += bytes.len() as u64;
-        put(files, &format!("{name}.{rank}.et"), &bytes)?;
+        put_file(files, &format!("{name}.{rank}.et"), &bytes)?;
     }
     let groups: GroupList = set
         .groups
@@ -342,48 +321,24 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Run
 fn write_configurations(
     name: &str,
     set: &WorkloadSet,
-    network: Configurations,
+    network: Workload<'_>,
     files: &FileSet,
 ) -> Result<(), RunError> {
     let groups = set.group_list();
-    let ranks = set.ranks.len() as u64;
     let workload = Workload {
         name,
-        ranks,
+        ranks: set.ranks.len() as u64,
         groups: groups.is_some(),
-        idle: &[],
-        single: false,
         host_nodes: set.has_host_nodes(),
         subgroups: set.groups.len() > 1,
-        network: None,
-        network_origin: match (network.origin, &network.readme) {
-            (NetworkOrigin::Scaled(_), Some(readme)) => {
-                NetworkOrigin::Scaled(astra::network_line(readme))
-            }
-            (origin, _) => origin,
-        },
-        source: network.source,
-        device: Some(&network.device),
         silent: !set.communicates(),
-        backend: NetworkBackend::Analytical,
+        ..network
     };
     if let Some(groups) = &groups {
-        put(files, file::GROUPS, groups.as_bytes())?;
+        put_file(files, file::GROUPS, groups.as_bytes())?;
     }
-    let device = &network.device;
-    let system = network.system.clone();
-    let system = system.unwrap_or_else(|| astra::system(false, device, None));
-    put(files, file::SYSTEM, system.as_bytes())?;
-    let network = network.network.clone();
-    let network = network.unwrap_or_else(|| astra::network(ranks, None));
-    put(files, file::NETWORK, network.as_bytes())?;
-    put(files, file::MEMORY, astra::memory().as_bytes())?;
-    put(files, file::README, astra::readme(&workload).as_bytes())
-}
-
-fn put(files: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
-    // the format is irrelevant: the content is already encoded
-    let target = files.target(name, OutputFormat::Chakra)?;
-    target.write(|out| out.write_all(content))?;
+    for (name, text) in configurations(&workload) {
+        put_file(files, name, text.as_bytes())?;
+    }
     Ok(())
 }

@@ -2,10 +2,12 @@
 //! rows and synchronisation rows, each ordered by start.
 
 use crate::Error;
-use crate::columns::{ColumnSet, known_number, non_empty};
+use crate::columns::{Columns, known_number};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, MatchRule, NoLaunch};
-use etlink_model::{DeviceQueue, DurationNs, HostIdx, HostTrace, RowKind, TimeNs, TrackLabel};
+use etlink_model::{
+    DeviceQueue, DurationNs, HostIdx, HostThread, HostTrace, RowKind, TimeNs, TrackLabel,
+};
 use std::ops::Range;
 
 /// An event, by its table and row.
@@ -16,6 +18,9 @@ enum EventRow {
     Row(usize),
     Sync(usize),
 }
+
+/// An event with its number.
+type Event = (usize, EventRow);
 
 pub(crate) fn event_count(trace: &LinkedTrace) -> usize {
     let device = &trace.device;
@@ -74,52 +79,50 @@ pub(crate) fn unix_ns(trace: &LinkedTrace, time: TimeNs) -> i64 {
 pub(crate) fn events_batch(
     trace: &LinkedTrace,
     places: Range<usize>,
-    mut columns: ColumnSet,
+    rank: Option<i64>,
 ) -> Result<RecordBatch, Error> {
-    let events: Vec<EventRow> = places.clone().map(|place| event_at(trace, place)).collect();
-    columns.add_number("event", places.map(|place| Some(event_number(place, 0))));
-    add_names_and_times(trace, &events, &mut columns);
-    add_references(trace, &events, &mut columns);
-    add_op_columns(trace, &events, &mut columns);
-    add_row_columns(trace, &events, &mut columns);
+    let events: Vec<Event> = places
+        .map(|place| (place, event_at(trace, place)))
+        .collect();
+    let mut columns = Columns::new(rank, &events);
+    add_names_and_times(trace, &mut columns);
+    add_references(trace, &mut columns);
+    add_op_columns(trace, &mut columns);
+    add_row_columns(trace, &mut columns);
     columns.finish()
 }
 
-fn add_names_and_times(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
+fn add_names_and_times(trace: &LinkedTrace, columns: &mut Columns<'_, Event>) {
     let device = &trace.device;
-    let names = events.iter().map(|event| match *event {
-        EventRow::Op(op) => device.ops.name[op],
-        EventRow::Call(call) => device.calls.name[call],
-        EventRow::Row(row) => device.rows.name[row],
-        EventRow::Sync(sync) => device.syncs.name[sync],
-    });
-    // Only device rows keep the file's category; for ops and calls it follows from `kind`.
-    let categories = events.iter().map(|event| match *event {
-        EventRow::Row(row) => non_empty(device.names.get(device.rows.category[row])),
+    columns
+        .number("event", |(place, _)| event_number(*place, 0))
+        .text("kind", |(_, event)| event_kind(trace, *event))
+        .text("category", |(_, event)| match *event {
+            // Only device rows keep the file's category; for ops and calls it follows from `kind`.
+            EventRow::Row(row) => Some(device.names.get(device.rows.category[row])),
+            _ => None,
+        })
+        .any_text("name", |(_, event)| {
+            device.names.get(match *event {
+                EventRow::Op(op) => device.ops.name[op],
+                EventRow::Call(call) => device.calls.name[call],
+                EventRow::Row(row) => device.rows.name[row],
+                EventRow::Sync(sync) => device.syncs.name[sync],
+            })
+        })
+        .signed("start_ns", |(_, event)| {
+            unix_ns(trace, event_span(trace, *event).0)
+        })
+        .signed("duration_ns", |(_, event)| event_span(trace, *event).1.0);
+    add_threads(trace, columns, |(_, event)| match *event {
+        EventRow::Op(op) => Some(device.ops.thread[op].index()),
+        EventRow::Call(call) => Some(device.calls.thread[call].index()),
         _ => None,
     });
-    let kinds = events.iter().map(|event| Some(event_kind(trace, *event)));
-    let spans = events.iter().map(|event| event_span(trace, *event));
-    let starts = spans.clone().map(|(start, _)| unix_ns(trace, start));
-    columns
-        .add_text("kind", kinds)
-        .add_text("category", categories)
-        .add_text("name", names.map(|name| Some(device.names.get(name))))
-        .add_signed("start_ns", starts.map(Some))
-        .add_signed("duration_ns", spans.map(|(_, duration)| Some(duration.0)));
-    add_threads(trace, columns, || {
-        events.iter().map(|event| match *event {
-            EventRow::Op(op) => Some(device.ops.thread[op].index()),
-            EventRow::Call(call) => Some(device.calls.thread[call].index()),
-            _ => None,
-        })
-    });
-    add_queues(columns, || {
-        events.iter().map(|event| match *event {
-            EventRow::Row(row) => device.queues.get(device.rows.queue[row].index()),
-            EventRow::Sync(sync) => device.queues.get(device.syncs.queue[sync].index()),
-            _ => None,
-        })
+    add_queues(columns, |(_, event)| match *event {
+        EventRow::Row(row) => device.queues.get(device.rows.queue[row].index()),
+        EventRow::Sync(sync) => device.queues.get(device.syncs.queue[sync].index()),
+        _ => None,
     });
 }
 
@@ -150,36 +153,22 @@ fn event_span(trace: &LinkedTrace, event: EventRow) -> (TimeNs, DurationNs) {
 }
 
 /// Adds `pid` and `tid` of threads, and both as text if they are not numbers.
-pub(crate) fn add_threads<I: Iterator<Item = Option<usize>>>(
+pub(crate) fn add_threads<R>(
     trace: &LinkedTrace,
-    columns: &mut ColumnSet,
-    threads: impl Fn() -> I,
+    columns: &mut Columns<'_, R>,
+    thread: impl Fn(&R) -> Option<usize>,
 ) {
     let all = &trace.device.threads;
     // Labels are formatted once per thread, not per event.
-    let labels: Vec<String> = all
-        .iter()
-        .map(|thread| {
-            format!(
-                "{}/{}",
-                trace.device.label(thread.pid),
-                trace.device.label(thread.tid)
-            )
-        })
-        .collect();
+    let label = |thread: &HostThread| {
+        let [pid, tid] = [thread.pid, thread.tid].map(|label| trace.device.label(label));
+        format!("{pid}/{tid}")
+    };
+    let labels: Vec<String> = all.iter().map(label).collect();
     columns
-        .add_text(
-            "thread",
-            threads().map(|thread| labels.get(thread?).map(String::as_str)),
-        )
-        .add_signed(
-            "pid",
-            threads().map(|thread| integer_label(all.get(thread?)?.pid)),
-        )
-        .add_signed(
-            "tid",
-            threads().map(|thread| integer_label(all.get(thread?)?.tid)),
-        );
+        .text("thread", |row| labels.get(thread(row)?).map(String::as_str))
+        .signed("pid", |row| integer_label(all.get(thread(row)?)?.pid))
+        .signed("tid", |row| integer_label(all.get(thread(row)?)?.tid));
 }
 
 /// Returns a label as a number; `None` for names such as `"Spans"`, which Kineto also writes.
@@ -191,112 +180,80 @@ fn integer_label(label: TrackLabel) -> Option<i64> {
 }
 
 /// Adds `device`, `context` and `stream` of queues.
-pub(crate) fn add_queues<'t, I: Iterator<Item = Option<&'t DeviceQueue>>>(
-    columns: &mut ColumnSet,
-    queues: impl Fn() -> I,
+pub(crate) fn add_queues<'t, R>(
+    columns: &mut Columns<'_, R>,
+    queue: impl Fn(&R) -> Option<&'t DeviceQueue>,
 ) {
     columns
-        .add_signed(
-            "device",
-            queues().map(|queue| queue.map(|queue| queue.device)),
-        )
-        .add_signed(
-            "context",
-            queues().map(|queue| queue.map(|queue| queue.context)),
-        )
-        .add_signed(
-            "stream",
-            queues().map(|queue| queue.map(|queue| queue.stream)),
-        );
+        .signed("device", |row| Some(queue(row)?.device))
+        .signed("context", |row| Some(queue(row)?.context))
+        .signed("stream", |row| Some(queue(row)?.stream));
 }
 
 /// Adds the references between events: `parent` is the op around an op or call, or the op that a
 /// device row belongs to; `launch` is the call that caused a device row.
-fn add_references(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
+fn add_references(trace: &LinkedTrace, columns: &mut Columns<'_, Event>) {
     let device = &trace.device;
-    let correlations = events.iter().map(|event| match *event {
+    let correlation = |event: EventRow| match event {
         // Ops have no correlation: only calls and the device work they launch share one.
         EventRow::Op(_) => None,
         EventRow::Call(call) => device.calls.correlation[call].get(),
         EventRow::Row(row) => device.rows.correlation[row].get(),
         EventRow::Sync(sync) => device.syncs.correlation[sync].get(),
-    });
-    let external_ids = events.iter().map(|event| match *event {
-        EventRow::Op(op) => known_number(device.ops.external_id[op]),
-        EventRow::Call(call) => known_number(device.calls.external_id[call]),
-        EventRow::Row(row) => known_number(device.rows.external_id[row]),
-        EventRow::Sync(_) => None,
-    });
-    let parents = events.iter().map(|event| match *event {
+    };
+    let parent = |event: EventRow| match event {
         EventRow::Op(op) => trace.op_parent[op].get(),
         EventRow::Call(call) => trace.call_op[call].get(),
         EventRow::Row(row) => trace.row_op[row].get(),
         EventRow::Sync(_) => None,
-    });
-    let launches = events.iter().map(|event| match *event {
-        EventRow::Row(row) => trace.row_call[row].get(),
-        _ => None,
-    });
+    };
     columns
-        .add_signed("correlation", correlations.map(|id| id.map(|id| id.0)))
-        .add_signed("external_id", external_ids)
-        .add_number("parent", parents.map(|op| op.map(|op| op.0)))
-        .add_number(
-            "launch",
-            launches.map(|call| Some(call_event(trace, call?.0))),
-        );
+        .signed("correlation", |(_, event)| Some(correlation(*event)?.0))
+        .signed("external_id", |(_, event)| match *event {
+            EventRow::Op(op) => known_number(device.ops.external_id[op]),
+            EventRow::Call(call) => known_number(device.calls.external_id[call]),
+            EventRow::Row(row) => known_number(device.rows.external_id[row]),
+            EventRow::Sync(_) => None,
+        })
+        .number("parent", |(_, event)| Some(parent(*event)?.0))
+        .number("launch", |(_, event)| match *event {
+            EventRow::Row(row) => Some(call_event(trace, trace.row_call[row].get()?.0)),
+            _ => None,
+        });
 }
 
-fn add_op_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
+fn add_op_columns(trace: &LinkedTrace, columns: &mut Columns<'_, Event>) {
     let (device, ops) = (&trace.device, &trace.device.ops);
-    let each = events.iter().map(|event| match *event {
+    let op = |(_, event): &Event| match *event {
         EventRow::Op(op) => Some(op),
         _ => None,
-    });
-    let rf_ids = each.clone().map(|op| ops.rf_id[op?].get());
+    };
     columns
-        .add_unsigned("rf_id", rf_ids.map(|id| id.map(|id| id.0)))
-        .add_signed(
-            "seq_id",
-            each.clone().map(|op| known_number(ops.seq_id[op?])),
-        )
-        .add_unsigned(
-            "host_node",
-            each.clone().map(|op| {
-                let (host, node) = host_node(trace, op?)?;
-                Some(host.nodes.id[node.index()])
-            }),
-        )
-        .add_text(
-            "matched_by",
-            each.clone().map(|op| match_rule(trace.op_rule[op?])),
-        )
-        .add_signed(
-            "exclusive_ns",
-            each.clone().map(|op| Some(trace.op_exclusive[op?].0)),
-        )
-        .add_text(
-            "input_shapes",
-            each.clone().map(|op| {
-                let op = op?;
-                non_empty(match host_node(trace, op) {
-                    // The host trace includes shapes of lists and scalars, which Kineto leaves
-                    // empty.
-                    Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].shapes),
-                    None => device.names.get(ops.shapes[op]),
-                })
-            }),
-        )
-        .add_text(
-            "input_types",
-            each.map(|op| {
-                let op = op?;
-                non_empty(match host_node(trace, op) {
-                    Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].types),
-                    None => device.names.get(ops.types[op]),
-                })
-            }),
-        );
+        .unsigned("rf_id", |event| Some(ops.rf_id[op(event)?].get()?.0))
+        .signed("seq_id", |event| known_number(ops.seq_id[op(event)?]))
+        .unsigned("host_node", |event| {
+            let (host, node) = host_node(trace, op(event)?)?;
+            Some(host.nodes.id[node.index()])
+        })
+        .text("matched_by", |event| match_rule(trace.op_rule[op(event)?]))
+        .signed("exclusive_ns", |event| {
+            Some(trace.op_exclusive[op(event)?].0)
+        })
+        .text("input_shapes", |event| {
+            let op = op(event)?;
+            Some(match host_node(trace, op) {
+                // The host trace includes shapes of lists and scalars, which Kineto leaves empty.
+                Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].shapes),
+                None => device.names.get(ops.shapes[op]),
+            })
+        })
+        .text("input_types", |event| {
+            let op = op(event)?;
+            Some(match host_node(trace, op) {
+                Some((host, node)) => host.names.get(host.nodes.inputs[node.index()].types),
+                None => device.names.get(ops.types[op]),
+            })
+        });
 }
 
 /// Returns the host trace and the node in it that an op was matched with.
@@ -313,35 +270,33 @@ fn match_rule(rule: MatchRule) -> Option<&'static str> {
     }
 }
 
-fn add_row_columns(trace: &LinkedTrace, events: &[EventRow], columns: &mut ColumnSet) {
+fn add_row_columns(trace: &LinkedTrace, columns: &mut Columns<'_, Event>) {
     let rows = &trace.device.rows;
-    let each = events.iter().map(|event| match *event {
+    let row = |(_, event): &Event| match *event {
         EventRow::Row(row) => Some(row),
         _ => None,
-    });
+    };
     // Copies have no grid, and kernels no bytes: such cells are null, not 0.
     let is_kernel = |row: &usize| rows.kind[*row] == RowKind::Kernel;
-    let kernels = each.clone().map(|row| row.filter(is_kernel));
-    let copies = each.clone().map(|row| row.filter(|row| !is_kernel(row)));
+    let kernel = |event: &Event| row(event).filter(is_kernel);
     columns
-        .add_text(
-            "no_launch",
-            each.clone().map(|row| no_launch(trace.row_no_launch[row?])),
-        )
-        .add_unsigned("bytes", copies.map(|row| Some(rows.bytes[row?])))
-        .add_unsigned(
-            "graph_node",
+        .text("no_launch", |event| {
+            no_launch(trace.row_no_launch[row(event)?])
+        })
+        .unsigned("bytes", |event| {
+            let copy = row(event).filter(|row| !is_kernel(row));
+            Some(rows.bytes[copy?])
+        })
+        .unsigned("graph_node", |event| {
             // CUPTI reports 0 for work outside graphs.
-            each.map(|row| Some(rows.graph_node[row?]).filter(|node| *node != 0)),
-        );
+            Some(rows.graph_node[row(event)?]).filter(|node| *node != 0)
+        });
     // Three columns instead of a list: every reader can filter and group by plain integers.
     for (axis, name) in ["grid_x", "grid_y", "grid_z"].into_iter().enumerate() {
-        let sizes = kernels.clone().map(|row| Some(rows.grid[row?]));
-        columns.add_number(name, sizes.map(|size| axis_size(size?, axis)));
+        columns.number(name, |event| axis_size(rows.grid[kernel(event)?], axis));
     }
     for (axis, name) in ["block_x", "block_y", "block_z"].into_iter().enumerate() {
-        let sizes = kernels.clone().map(|row| Some(rows.block[row?]));
-        columns.add_number(name, sizes.map(|size| axis_size(size?, axis)));
+        columns.number(name, |event| axis_size(rows.block[kernel(event)?], axis));
     }
 }
 

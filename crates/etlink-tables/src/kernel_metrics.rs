@@ -1,36 +1,32 @@
 //! Table of measured kernel metrics, one per row.
 
-use crate::columns::{ColumnSet, non_empty};
+use crate::columns::Columns;
 use crate::{Error, events};
 use arrow_array::RecordBatch;
 use etlink_link::LinkedTrace;
-use etlink_model::{KernelMetric, NameId};
+use etlink_model::KernelMetric;
 use std::ops::Range;
 
 pub(crate) fn metrics_batch(
     trace: &LinkedTrace,
     places: Range<usize>,
-    mut columns: ColumnSet,
+    rank: Option<i64>,
 ) -> Result<RecordBatch, Error> {
-    let metrics: Vec<KernelMetric> = places
-        .map(|place| trace.kernel_metrics.row(place))
-        .collect();
-    let text = |name: NameId| non_empty(trace.device.names.get(name));
-    columns
-        .add_number("event", metrics.iter().map(|one| metric_event(trace, one)))
-        .add_text("metric", metrics.iter().map(|one| text(one.metric)))
-        .add_text("unit", metrics.iter().map(|one| text(one.unit)))
-        .add_float("value", metrics.iter().map(|one| Some(one.value)));
-    columns.finish()
+    let metrics = places.map(|place| trace.kernel_metrics.row(place));
+    let metrics: Vec<KernelMetric> = metrics.collect();
+    let names = &trace.device.names;
+    Columns::new(rank, &metrics)
+        .number("event", |metric| metric_event(trace, metric))
+        .text("metric", |metric| names.get(metric.metric))
+        .text("unit", |metric| names.get(metric.unit))
+        .float("value", |metric| metric.value)
+        .finish()
 }
 
 /// Returns the event of the kernel, or of its launch if the trace has no kernels.
 fn metric_event(trace: &LinkedTrace, metric: &KernelMetric) -> Option<u32> {
     match metric.row.get() {
         Some(row) => Some(events::row_event(trace, row.0)),
-        None => metric
-            .call
-            .get()
-            .map(|call| events::call_event(trace, call.0)),
+        None => Some(events::call_event(trace, metric.call.get()?.0)),
     }
 }

@@ -31,7 +31,6 @@ pub use records::RecordTable;
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
-use columns::ColumnSet;
 use etlink_link::LinkedTrace;
 use etlink_model::DurationNs;
 use parquet::arrow::ArrowWriter;
@@ -147,13 +146,12 @@ impl TraceTable {
         times: &GraphTimes,
         places: Range<usize>,
     ) -> Result<RecordBatch, Error> {
-        let columns = ColumnSet::new(rank);
         match self {
-            TraceTable::Events => events::events_batch(trace, places, columns),
-            TraceTable::Nodes => nodes::nodes_batch(trace, times, places, columns),
-            TraceTable::Edges => edges::edges_batch(trace, times, places, columns),
-            TraceTable::Collectives => collectives::collectives_batch(trace, places, columns),
-            TraceTable::KernelMetrics => kernel_metrics::metrics_batch(trace, places, columns),
+            TraceTable::Events => events::events_batch(trace, places, rank),
+            TraceTable::Nodes => nodes::nodes_batch(trace, times, places, rank),
+            TraceTable::Edges => edges::edges_batch(trace, times, places, rank),
+            TraceTable::Collectives => collectives::collectives_batch(trace, places, rank),
+            TraceTable::KernelMetrics => kernel_metrics::metrics_batch(trace, places, rank),
         }
     }
 
@@ -173,13 +171,7 @@ impl TraceTable {
         // The schema comes from an empty batch: an empty table then has its columns too, and files
         // of all ranks can be read as one.
         let empty = self.batch(trace, rank, times, 0..0)?;
-        let writer = KeyValue::new(MARK.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        // Snappy is the default of pandas and DuckDB, so every reader supports it.
-        let settings = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_key_value_metadata(Some(vec![writer]))
-            .build();
-        let mut writer = ArrowWriter::try_new(out, empty.schema(), Some(settings))?;
+        let mut writer = parquet_writer(out, empty.schema(), vec![])?;
         let places = self.places(trace);
         let mut lines = 0;
         for start in (0..places).step_by(BATCH) {
@@ -193,6 +185,23 @@ impl TraceTable {
         writer.close()?;
         Ok(lines)
     }
+}
+
+/// Begins a Parquet file with etlink's mark and other pairs as metadata.
+fn parquet_writer<W: Write + Send>(
+    out: W,
+    schema: SchemaRef,
+    pairs: Vec<(&str, String)>,
+) -> Result<ArrowWriter<W>, Error> {
+    let mark = (MARK, env!("CARGO_PKG_VERSION").to_owned());
+    let pairs = pairs.into_iter().chain([mark]);
+    let metadata = pairs.map(|(key, value)| KeyValue::new(key.to_owned(), value));
+    // Snappy is the default of pandas and DuckDB, so every reader supports it.
+    let settings = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_key_value_metadata(Some(metadata.collect()))
+        .build();
+    Ok(ArrowWriter::try_new(out, schema, Some(settings))?)
 }
 
 /// Reads a table of several ranks, building it batch by batch.

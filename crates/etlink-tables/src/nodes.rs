@@ -1,10 +1,10 @@
 //! Table of the graph's nodes.
 
-use crate::columns::ColumnSet;
+use crate::columns::Columns;
 use crate::{Error, GraphTimes, events};
 use arrow_array::RecordBatch;
 use etlink_link::{LinkedTrace, Node, NodeKind};
-use etlink_model::{DeviceQueue, NodeIdx};
+use etlink_model::NodeIdx;
 use std::ops::Range;
 
 /// Builds the rows of some nodes. `latency_ns` is the time of launches and waits before the node.
@@ -13,47 +13,29 @@ pub(crate) fn nodes_batch(
     trace: &LinkedTrace,
     times: &GraphTimes,
     places: Range<usize>,
-    mut columns: ColumnSet,
+    rank: Option<i64>,
 ) -> Result<RecordBatch, Error> {
-    let numbers = places.map(NodeIdx::new);
-    let nodes: Vec<Node> = numbers.clone().map(|node| trace.nodes.get(node)).collect();
+    let nodes = places.map(NodeIdx::new);
+    let nodes: Vec<(NodeIdx, Node)> = nodes.map(|index| (index, trace.nodes.get(index))).collect();
+    let mut columns = Columns::new(rank, &nodes);
     columns
-        .add_number("node", numbers.clone().map(|node| Some(node.0)))
-        .add_text("kind", nodes.iter().map(|node| Some(node.kind.name())))
-        .add_number("event", nodes.iter().map(|node| node_event(trace, node)))
-        .add_flag("first", nodes.iter().map(|node| Some(node.first)))
-        .add_text("name", nodes.iter().map(|node| Some(trace.name(node))))
-        .add_signed(
-            "start_ns",
-            nodes
-                .iter()
-                .map(|node| Some(events::unix_ns(trace, node.start))),
-        )
-        .add_signed(
-            "duration_ns",
-            nodes.iter().map(|node| Some(node.duration.0)),
-        )
-        .add_signed(
-            "latency_ns",
-            numbers.clone().map(|node| Some(trace.latency(node).0)),
-        )
-        .add_signed(
-            "slack_ns",
-            numbers.map(|node| Some(times.node_slack.get(node.index())?.0)),
-        );
-    events::add_threads(trace, &mut columns, || nodes.iter().map(thread_of_node));
-    events::add_queues(&mut columns, || {
-        nodes.iter().map(|node| queue_of_node(trace, node))
+        .number("node", |(index, _)| index.0)
+        .text("kind", |(_, node)| node.kind.name())
+        .number("event", |(_, node)| node_event(trace, node))
+        .flag("first", |(_, node)| node.first)
+        .any_text("name", |(_, node)| trace.name(node))
+        .signed("start_ns", |(_, node)| events::unix_ns(trace, node.start))
+        .signed("duration_ns", |(_, node)| node.duration.0)
+        .signed("latency_ns", |(index, _)| trace.latency(*index).0)
+        .signed("slack_ns", |(index, _)| {
+            Some(times.node_slack.get(index.index())?.0)
+        });
+    events::add_threads(trace, &mut columns, |(_, node)| {
+        Some(node.thread()?.index())
     });
+    let queues = &trace.device.queues;
+    events::add_queues(&mut columns, |(_, node)| queues.get(node.queue()?.index()));
     columns.finish()
-}
-
-fn thread_of_node(node: &Node) -> Option<usize> {
-    Some(node.thread()?.index())
-}
-
-fn queue_of_node<'t>(trace: &'t LinkedTrace, node: &Node) -> Option<&'t DeviceQueue> {
-    trace.device.queues.get(node.queue()?.index())
 }
 
 /// Returns the event of a node; `None` for a delay.

@@ -17,43 +17,44 @@ use arrow_array::{
 };
 use arrow_schema::{Field, Schema};
 use indexmap::IndexMap;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::sync::Arc;
 
 /// Records of one shape, collected as columns.
 #[derive(Debug, Default)]
 pub struct RecordTable {
-    columns: IndexMap<String, RecordColumn>,
+    columns: IndexMap<String, Vec<Option<Cell>>>,
+    /// Number of records, including a blank one.
     lines: usize,
+    /// True if the first record is blank.
+    is_declared: bool,
+}
+
+/// Value of a field.
+#[derive(Debug, Clone)]
+enum Cell {
+    Flag(bool),
+    Number(Number),
+    Text(String),
 }
 
 impl RecordTable {
-    /// Declares the columns of a table by a blank record, so that an empty table has them too, with
-    /// their types. `has_rank` as in [`RecordTable::push`].
+    /// Declares the columns of a table by a blank record, before all others, so that an empty table
+    /// has them too, with their types. `has_rank` as in [`RecordTable::push`].
     ///
     /// # Errors
     /// The record is not an object.
-    pub fn declare(&mut self, has_rank: bool, blank: &impl Serialize) -> Result<(), Error> {
-        self.push(has_rank.then_some(Some(0)), blank)?;
-        self.lines = 0;
-        for column in self.columns.values_mut() {
-            column.clear();
-        }
-        Ok(())
+    pub fn declare(&mut self, has_rank: bool, blank: Value) -> Result<(), Error> {
+        self.is_declared = true;
+        self.push(has_rank.then_some(Some(0)), blank)
     }
 
     /// Adds a record; pass `rank` if the record itself lacks it.
     ///
     /// # Errors
     /// The record is not an object.
-    pub fn push(
-        &mut self,
-        rank: Option<Option<i64>>,
-        record: &impl Serialize,
-    ) -> Result<(), Error> {
-        // one record at a time as a value: a million at once would take gigabytes
-        let Value::Object(fields) = serde_json::to_value(record)? else {
+    pub fn push(&mut self, rank: Option<Option<i64>>, record: Value) -> Result<(), Error> {
+        let Value::Object(fields) = record else {
             return Err(Error::NoRecord);
         };
         if !fields.contains_key("rank")
@@ -64,8 +65,8 @@ impl RecordTable {
         self.add_fields("", fields);
         self.lines += 1;
         // fields that were skipped because they are empty
-        for column in self.columns.values_mut() {
-            column.pad(self.lines);
+        for cells in self.columns.values_mut() {
+            pad(cells, self.lines);
         }
         Ok(())
     }
@@ -84,15 +85,20 @@ impl RecordTable {
     }
 
     fn add_value(&mut self, name: &str, value: Value) {
-        let lines = self.lines;
         // not by `entry`, which needs an owned name: all but the first row find the column
-        if let Some(column) = self.columns.get_mut(name) {
-            column.push(lines, value);
-            return;
+        if !self.columns.contains_key(name) {
+            self.columns.insert(name.to_owned(), vec![]);
         }
-        let mut column = RecordColumn::default();
-        column.push(lines, value);
-        self.columns.insert(name.to_owned(), column);
+        if let Some(cells) = self.columns.get_mut(name) {
+            pad(cells, self.lines);
+            cells.push(match value {
+                Value::Null => None,
+                Value::Bool(flag) => Some(Cell::Flag(flag)),
+                Value::Number(number) => Some(Cell::Number(number)),
+                Value::String(text) => Some(Cell::Text(text)),
+                other => Some(Cell::Text(other.to_string())),
+            });
+        }
     }
 
     /// Returns all rows as one batch.
@@ -100,155 +106,70 @@ impl RecordTable {
     /// # Errors
     /// The columns do not fit together.
     pub fn finish(self) -> Result<RecordBatch, Error> {
+        let blanks = usize::from(self.is_declared);
         let (mut fields, mut arrays) = (vec![], vec![]);
-        for (name, column) in self.columns {
-            let array = column.finish(self.lines);
+        for (name, cells) in self.columns {
+            let array = array_of(&cells, blanks);
             fields.push(Field::new(name, array.data_type().clone(), true));
             arrays.push(array);
         }
         // a table without columns has no other way to state its number of rows
-        let options = RecordBatchOptions::new().with_row_count(Some(self.lines));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.lines - blanks));
         let schema = Arc::new(Schema::new(fields));
         Ok(RecordBatch::try_new_with_options(schema, arrays, &options)?)
     }
 }
 
-/// Values of a column. The first value that is not null sets the type; a value that does not fit
-/// widens the whole column.
-#[derive(Debug, Default)]
-enum RecordColumn {
-    /// Only nulls so far.
-    #[default]
-    Unknown,
-    Flags(Vec<Option<bool>>),
-    Signed(Vec<Option<i64>>),
-    Unsigned(Vec<Option<u64>>),
-    Floats(Vec<Option<f64>>),
-    Texts(Vec<Option<String>>),
-}
-
-impl RecordColumn {
-    /// Adds the value of a row.
-    fn push(&mut self, line: usize, value: Value) {
-        self.widen_for(&value);
-        self.pad(line);
-        match self {
-            RecordColumn::Unknown => {}
-            RecordColumn::Flags(flags) => flags.push(value.as_bool()),
-            RecordColumn::Signed(numbers) => numbers.push(value.as_i64()),
-            RecordColumn::Unsigned(numbers) => numbers.push(value.as_u64()),
-            RecordColumn::Floats(numbers) => numbers.push(value.as_f64()),
-            RecordColumn::Texts(texts) => texts.push(match value {
-                Value::Null => None,
-                Value::String(text) => Some(text),
-                other => Some(other.to_string()),
-            }),
-        }
-    }
-
-    /// Widens the column so that it can hold `value`.
-    fn widen_for(&mut self, value: &Value) {
-        let is_held = match (&*self, value) {
-            (_, Value::Null) => true,
-            (RecordColumn::Unknown, _) => false,
-            (RecordColumn::Flags(_), value) => value.is_boolean(),
-            (RecordColumn::Signed(_), value) => value.is_i64(),
-            (RecordColumn::Unsigned(_), value) => value.is_u64(),
-            (RecordColumn::Floats(_), value) => value.is_number(),
-            (RecordColumn::Texts(_), _) => true,
-        };
-        if is_held {
-            return;
-        }
-        let is_number = value.is_number();
-        *self = match std::mem::take(self) {
-            RecordColumn::Unknown => match value {
-                Value::Bool(_) => RecordColumn::Flags(vec![]),
-                Value::Number(number) if number.is_i64() => RecordColumn::Signed(vec![]),
-                Value::Number(number) if number.is_u64() => RecordColumn::Unsigned(vec![]),
-                Value::Number(_) => RecordColumn::Floats(vec![]),
-                _ => RecordColumn::Texts(vec![]),
-            },
-            RecordColumn::Signed(numbers) if value.is_u64() && all_unsigned(&numbers) => {
-                let numbers = numbers.into_iter();
-                let unsigned = numbers.map(|number| number.and_then(|it| u64::try_from(it).ok()));
-                RecordColumn::Unsigned(unsigned.collect())
-            }
-            RecordColumn::Signed(numbers) if is_number => {
-                let numbers = numbers.into_iter();
-                RecordColumn::Floats(numbers.map(|number| number.map(|it| it as f64)).collect())
-            }
-            RecordColumn::Unsigned(numbers) if is_number => {
-                let numbers = numbers.into_iter();
-                RecordColumn::Floats(numbers.map(|number| number.map(|it| it as f64)).collect())
-            }
-            other => RecordColumn::Texts(other.into_texts()),
-        };
-    }
-
-    fn into_texts(self) -> Vec<Option<String>> {
-        fn texts<T: ToString>(values: Vec<Option<T>>) -> Vec<Option<String>> {
-            let values = values.into_iter();
-            values
-                .map(|value| value.map(|value| value.to_string()))
-                .collect()
-        }
-        match self {
-            RecordColumn::Unknown => vec![],
-            RecordColumn::Flags(flags) => texts(flags),
-            RecordColumn::Signed(numbers) => texts(numbers),
-            RecordColumn::Unsigned(numbers) => texts(numbers),
-            RecordColumn::Floats(numbers) => texts(numbers),
-            RecordColumn::Texts(texts) => texts,
-        }
-    }
-
-    /// Adds nulls up to a length of `lines`.
-    fn pad(&mut self, lines: usize) {
-        fn pad_values<T: Clone>(values: &mut Vec<Option<T>>, lines: usize) {
-            // never shorter: a field that occurs twice in a record, once as a part, would be
-            // truncated
-            if values.len() < lines {
-                values.resize(lines, None);
-            }
-        }
-        match self {
-            RecordColumn::Unknown => {}
-            RecordColumn::Flags(flags) => pad_values(flags, lines),
-            RecordColumn::Signed(numbers) => pad_values(numbers, lines),
-            RecordColumn::Unsigned(numbers) => pad_values(numbers, lines),
-            RecordColumn::Floats(numbers) => pad_values(numbers, lines),
-            RecordColumn::Texts(texts) => pad_values(texts, lines),
-        }
-    }
-
-    /// Removes the values, but keeps the type.
-    fn clear(&mut self) {
-        match self {
-            RecordColumn::Unknown => {}
-            RecordColumn::Flags(flags) => flags.clear(),
-            RecordColumn::Signed(numbers) => numbers.clear(),
-            RecordColumn::Unsigned(numbers) => numbers.clear(),
-            RecordColumn::Floats(numbers) => numbers.clear(),
-            RecordColumn::Texts(texts) => texts.clear(),
-        }
-    }
-
-    fn finish(mut self, lines: usize) -> ArrayRef {
-        self.pad(lines);
-        match self {
-            RecordColumn::Unknown => Arc::new(NullArray::new(lines)),
-            RecordColumn::Flags(flags) => Arc::new(BooleanArray::from(flags)),
-            RecordColumn::Signed(numbers) => Arc::new(Int64Array::from(numbers)),
-            RecordColumn::Unsigned(numbers) => Arc::new(UInt64Array::from(numbers)),
-            RecordColumn::Floats(numbers) => Arc::new(Float64Array::from(numbers)),
-            RecordColumn::Texts(texts) => Arc::new(StringArray::from(texts)),
-        }
+/// Adds nulls up to a length of `lines`. Never shortens: a field that occurs twice in a record, once
+/// as a part, would be truncated.
+fn pad(cells: &mut Vec<Option<Cell>>, lines: usize) {
+    if cells.len() < lines {
+        cells.resize(lines, None);
     }
 }
 
-fn all_unsigned(numbers: &[Option<i64>]) -> bool {
-    numbers.iter().flatten().all(|number| *number >= 0)
+/// Makes a column of the narrowest type that holds all cells. The first `blanks` cells only count
+/// for the type.
+fn array_of(cells: &[Option<Cell>], blanks: usize) -> ArrayRef {
+    let values = cells.get(blanks..).unwrap_or_default().iter();
+    let all = |is: fn(&Cell) -> bool| cells.iter().flatten().all(is);
+    let are_numbers = |is: fn(&Number) -> bool| {
+        let mut numbers = cells.iter().flatten();
+        numbers.all(|cell| number(Some(cell)).is_some_and(is))
+    };
+    if all(|_| false) {
+        Arc::new(NullArray::new(values.len()))
+    } else if all(|cell| matches!(cell, Cell::Flag(_))) {
+        let flag = |cell: &Option<Cell>| match cell {
+            Some(Cell::Flag(flag)) => Some(*flag),
+            _ => None,
+        };
+        Arc::new(values.map(flag).collect::<BooleanArray>())
+    } else if are_numbers(Number::is_i64) {
+        let signed = values.map(|cell| number(cell.as_ref())?.as_i64());
+        Arc::new(signed.collect::<Int64Array>())
+    } else if are_numbers(Number::is_u64) {
+        let unsigned = values.map(|cell| number(cell.as_ref())?.as_u64());
+        Arc::new(unsigned.collect::<UInt64Array>())
+    } else if are_numbers(|_| true) {
+        let floats = values.map(|cell| number(cell.as_ref())?.as_f64());
+        Arc::new(floats.collect::<Float64Array>())
+    } else {
+        let text = |cell: &Cell| match cell {
+            Cell::Flag(flag) => flag.to_string(),
+            Cell::Number(number) => number.to_string(),
+            Cell::Text(text) => text.clone(),
+        };
+        let texts = values.map(|cell| cell.as_ref().map(text));
+        Arc::new(texts.collect::<StringArray>())
+    }
+}
+
+fn number(cell: Option<&Cell>) -> Option<&Number> {
+    match cell {
+        Some(Cell::Number(number)) => Some(number),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -269,7 +190,7 @@ mod tests {
     fn a_table_without_lines_has_the_columns_of_the_blank_record() {
         let mut table = RecordTable::default();
         let blank = json!({"name": "", "sum_ns": 0, "share": 0.0, "is_inferred": false});
-        table.declare(false, &blank).expect("an object");
+        table.declare(false, blank).expect("an object");
         let batch = table.finish().expect("columns");
         assert_eq!(batch.num_rows(), 0);
         let expected = [
@@ -290,7 +211,7 @@ mod tests {
             json!({"a": 0.5, "b": u64::MAX, "late": "x"}),
             json!({"a": null, "b": 2, "late": true}),
         ];
-        for line in &lines {
+        for line in lines {
             table.push(Some(Some(7)), line).expect("an object");
         }
         let batch = table.finish().expect("columns");

@@ -9,23 +9,18 @@
 //! `duration_ns` and `comm_size` repeat attributes for queries; they are not read back. The trace's
 //! metadata is in the metadata of the file of nodes, under [`METADATA_KEY`]. So nothing is lost.
 
-use crate::columns::ColumnSet;
-use crate::{BATCH, Error, MARK};
+use crate::columns::Columns;
+use crate::{BATCH, Error, parquet_writer};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use etlink_chakra::messages::{ChakraMessages, exact_times};
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{Node, NodeType};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::Compression;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
 use parquet::file::reader::ChunkReader;
 use std::borrow::Cow;
 use std::io::Write;
-use std::sync::Arc;
 
 /// Metadata key of the file of nodes under which the trace's own metadata is stored.
 pub const METADATA_KEY: &str = "chakra_metadata";
@@ -54,16 +49,9 @@ fn write_batches(
     out: impl Write + Send,
     batch_of: fn(&[Node], u64) -> Result<RecordBatch, Error>,
 ) -> Result<(), Error> {
-    let writer = (MARK, env!("CARGO_PKG_VERSION").to_owned());
-    let pairs = pairs.into_iter().chain([writer]);
-    let metadata = pairs.map(|(key, value)| KeyValue::new(key.to_owned(), value));
-    let settings = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_key_value_metadata(Some(metadata.collect()))
-        .build();
     // the schema comes from an empty batch, for a graph without nodes
     let schema = batch_of(&[], 0)?.schema();
-    let mut writer = ArrowWriter::try_new(out, schema, Some(settings))?;
+    let mut writer = parquet_writer(out, schema, pairs)?;
     let mut first = 0;
     for some in nodes.chunks(BATCH) {
         writer.write(&batch_of(some, first)?)?;
@@ -74,72 +62,40 @@ fn write_batches(
 }
 
 fn nodes_batch(nodes: &[Node], _: u64) -> Result<RecordBatch, Error> {
-    let rests = nodes.iter().map(rest_of).collect::<Result<Vec<_>, _>>()?;
-    let mut columns = ColumnSet::new(None);
-    let types: Vec<Cow<'_, str>> = nodes.iter().map(type_name).collect();
-    columns
-        .add_unsigned("node", nodes.iter().map(|node| Some(node.id)))
-        .add_text("name", nodes.iter().map(|node| Some(&node.name[..])))
-        .add_text("type", types.iter().map(|name| Some(&name[..])))
-        .add_unsigned(
-            "start_us",
-            nodes.iter().map(|node| Some(node.start_time_micros)),
-        )
-        .add_unsigned(
-            "duration_us",
-            nodes.iter().map(|node| Some(node.duration_micros)),
-        )
-        .add_signed(
-            "start_ns",
-            nodes.iter().map(|node| Some(exact_times(node)?.0)),
-        )
-        .add_signed(
-            "duration_ns",
-            nodes.iter().map(|node| Some(exact_times(node)?.1)),
-        )
-        .add_signed(
-            "comm_size",
-            nodes.iter().map(|node| number(node, "comm_size")),
-        )
-        .add_column(
-            "rest",
-            Arc::new(StringArray::from_iter_values(rests)) as ArrayRef,
-        )
+    let mut rows: Vec<(&Node, Cow<'_, str>, String)> = vec![];
+    for node in nodes {
+        rows.push((node, type_name(node), rest_of(node)?));
+    }
+    Columns::new(None, &rows)
+        .unsigned("node", |(node, ..)| node.id)
+        .any_text("name", |(node, ..)| &node.name)
+        .any_text("type", |(_, name, _)| name)
+        .unsigned("start_us", |(node, ..)| node.start_time_micros)
+        .unsigned("duration_us", |(node, ..)| node.duration_micros)
+        .signed("start_ns", |(node, ..)| Some(exact_times(node)?.0))
+        .signed("duration_ns", |(node, ..)| Some(exact_times(node)?.1))
+        .signed("comm_size", |(node, ..)| number(node, "comm_size"))
+        .own_text("rest", |(.., rest)| rest)
         .finish()
 }
 
 /// Builds the rows of the edges to some nodes, the first of them in row `first` of its table.
 fn edges_batch(nodes: &[Node], first: u64) -> Result<RecordBatch, Error> {
-    let mut edges: Vec<EdgeLine> = vec![];
-    for (to_line, node) in (first..).zip(nodes) {
-        let lists = [("ctrl", &node.ctrl_deps), ("data", &node.data_deps)];
-        for (kind, ids) in lists {
-            edges.extend(ids.iter().map(|from| EdgeLine {
-                from: *from,
-                to: node.id,
-                to_line,
-                kind,
-            }));
+    let mut edges: Vec<(u64, &Node, u64, &'static str)> = vec![];
+    for (line, node) in (first..).zip(nodes) {
+        for (kind, ids) in [("ctrl", &node.ctrl_deps), ("data", &node.data_deps)] {
+            edges.extend(ids.iter().map(|from| (*from, node, line, kind)));
         }
     }
-    let mut columns = ColumnSet::new(None);
-    columns
-        .add_unsigned("from_node", edges.iter().map(|edge| Some(edge.from)))
-        .add_unsigned("to_node", edges.iter().map(|edge| Some(edge.to)))
+    Columns::new(None, &edges)
+        .unsigned("from_node", |(from, ..)| *from)
+        .unsigned("to_node", |(_, node, ..)| node.id)
         // two nodes of a broken file can share an id
-        .add_unsigned("to_line", edges.iter().map(|edge| Some(edge.to_line)))
-        .add_text("kind", edges.iter().map(|edge| Some(edge.kind)))
+        .unsigned("to_line", |(_, _, line, _)| *line)
+        .text("kind", |(.., kind)| *kind)
         .finish()
 }
 
-struct EdgeLine {
-    from: u64,
-    to: u64,
-    to_line: u64,
-    kind: &'static str,
-}
-
-/// Returns the schema's name of a node's type; an unknown number remains a number.
 fn type_name(node: &Node) -> Cow<'static, str> {
     match NodeType::try_from(node.r#type) {
         Ok(known) => Cow::Borrowed(known.as_str_name()),

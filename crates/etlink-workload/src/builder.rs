@@ -72,11 +72,14 @@ impl WorkloadBuilder {
     pub fn finish(self, attributes: &[(&str, &str)]) -> ChakraMessages {
         let mut attr: Vec<AttributeProto> = attributes
             .iter()
-            .map(|(name, text)| attribute(name, Value::StringVal((*text).to_owned())))
+            .map(|(name, text)| AttributeProto::new(name, Value::StringVal((*text).to_owned())))
             .collect();
-        attr.push(attribute("writer", Value::StringVal(WRITER.to_owned())));
+        attr.push(AttributeProto::new(
+            "writer",
+            Value::StringVal(WRITER.to_owned()),
+        ));
         let count = self.nodes.len() as u64;
-        attr.push(attribute("node_count", Value::Uint64Val(count)));
+        attr.push(AttributeProto::new("node_count", Value::Uint64Val(count)));
         ChakraMessages {
             metadata: GlobalMetadata {
                 version: SCHEMA_VERSION.to_owned(),
@@ -97,7 +100,7 @@ impl WorkloadBuilder {
             r#type: kind as i32,
             data_deps,
             // ASTRA-sim assumes a device node if the attribute is missing; other readers require it
-            attr: vec![attribute("is_cpu_op", Value::BoolVal(false))],
+            attr: vec![AttributeProto::new("is_cpu_op", Value::BoolVal(false))],
             ..Node::default()
         });
         NodeId(id)
@@ -122,7 +125,7 @@ impl WorkloadBuilder {
 
     fn add_attribute(&mut self, name: &str, value: Value) {
         if let Some(node) = self.nodes.last_mut() {
-            node.attr.push(attribute(name, value));
+            node.attr.push(AttributeProto::new(name, value));
         }
     }
 }
@@ -143,12 +146,4 @@ pub struct Message {
     pub tag: u32,
     /// Size of the message, bytes.
     pub bytes: u64,
-}
-
-fn attribute(name: &str, value: Value) -> AttributeProto {
-    AttributeProto {
-        name: name.to_owned(),
-        doc_string: String::new(),
-        value: Some(value),
-    }
 }

@@ -256,7 +256,10 @@ fn rewrite(
             }
         }
         NodeType::CommCollNode => {
-            let group = text(&node.attr, "pg_name").unwrap_or_default();
+            let group = match AttributeProto::find(&node.attr, "pg_name") {
+                Some(Value::StringVal(group)) => group.clone(),
+                _ => String::new(),
+            };
             let Some((ranks, is_shared)) = groups.groups.get(&group) else {
                 // these two groups are known without being listed
                 let listed = groups
@@ -273,7 +276,7 @@ fn rewrite(
                 place.within(ranks)
             };
             let name = Value::StringVal(numbers.number(ranks).to_string());
-            set_value(&mut node.attr, "pg_name", name);
+            AttributeProto::set(&mut node.attr, "pg_name", name);
         }
         _ => {}
     }
@@ -309,22 +312,10 @@ fn is_kept(
 }
 
 fn number(attributes: &[AttributeProto], name: &str) -> Option<i64> {
-    let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
-    match attribute.value.as_ref()? {
-        Value::Int64Val(number) | Value::Sint64Val(number) => Some(*number),
-        Value::Int32Val(number) | Value::Sint32Val(number) => Some(i64::from(*number)),
+    match AttributeProto::find(attributes, name)? {
         // no valid rank or type is that large
         Value::Uint64Val(number) => Some(i64::try_from(*number).unwrap_or(i64::MAX)),
-        Value::Uint32Val(number) => Some(i64::from(*number)),
-        _ => None,
-    }
-}
-
-fn text(attributes: &[AttributeProto], name: &str) -> Option<String> {
-    let attribute = attributes.iter().find(|attribute| attribute.name == name)?;
-    match attribute.value.as_ref()? {
-        Value::StringVal(text) => Some(text.clone()),
-        _ => None,
+        other => other.whole_number(),
     }
 }
 
@@ -339,20 +330,6 @@ fn set_number(attributes: &mut [AttributeProto], name: &str, number: u32) {
         Some(Value::Uint64Val(_)) => Value::Uint64Val(u64::from(number)),
         _ => Value::Int64Val(i64::from(number)),
     });
-}
-
-fn set_value(attributes: &mut Vec<AttributeProto>, name: &str, value: Value) {
-    match attributes
-        .iter_mut()
-        .find(|attribute| attribute.name == name)
-    {
-        Some(attribute) => attribute.value = Some(value),
-        None => attributes.push(AttributeProto {
-            name: name.to_owned(),
-            doc_string: String::new(),
-            value: Some(value),
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -401,7 +378,7 @@ mod tests {
         // two ranks ran, but one has no trace
         let only = run.get_mut(&0).expect("rank 0");
         let ranks = Value::Uint64Val(2);
-        set_value(&mut only.metadata.attr, "world_size", ranks);
+        AttributeProto::set(&mut only.metadata.attr, "world_size", ranks);
         let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
         assert!(error.to_string().contains("rank 1 has no trace"), "{error}");
     }
@@ -435,7 +412,7 @@ mod tests {
         ] {
             let mut run = recorded(CollectiveCommType::AllReduce);
             let graph = run.get_mut(&1).expect("rank 1");
-            set_value(&mut graph.nodes[1].attr, "comm_src", peer.clone());
+            AttributeProto::set(&mut graph.nodes[1].attr, "comm_src", peer.clone());
             let error = scale(&run, &GroupList::new(), &options(4)).expect_err("refuses");
             let text = error.to_string();
             assert!(text.contains("rank 1, node 1 (r): comm_src is"), "{text}");

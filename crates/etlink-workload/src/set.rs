@@ -3,7 +3,7 @@
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, NodeType};
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use std::collections::BTreeMap;
 
 /// A generated run, as opposed to a recorded one.
@@ -18,11 +18,9 @@ pub struct WorkloadSet {
 impl WorkloadSet {
     /// Returns true if a node runs on the host.
     pub fn has_host_nodes(&self) -> bool {
-        let is_on_host = |attribute: &AttributeProto| {
-            attribute.name == "is_cpu_op" && attribute.value == Some(Value::BoolVal(true))
-        };
         let mut nodes = self.ranks.iter().flat_map(|rank| &rank.nodes);
-        nodes.any(|node| node.attr.iter().any(is_on_host))
+        let on_host = Value::BoolVal(true);
+        nodes.any(|node| AttributeProto::find(&node.attr, "is_cpu_op") == Some(&on_host))
     }
 
     /// Returns true if a node communicates.
@@ -56,18 +54,16 @@ impl WorkloadSet {
 /// Numbers of groups, from 1: equal ranks share a number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupNumbers {
-    groups: IndexMap<Vec<u32>, ()>,
+    groups: IndexSet<Vec<u32>>,
 }
 
 impl GroupNumbers {
     pub(crate) fn number(&mut self, ranks: Vec<u32>) -> u32 {
-        let entry = self.groups.entry(ranks);
-        let index = entry.index() as u32;
-        entry.or_default();
-        index + 1
+        let (index, _) = self.groups.insert_full(ranks);
+        index as u32 + 1
     }
 
     pub(crate) fn into_groups(self) -> BTreeMap<u32, Vec<u32>> {
-        (1..).zip(self.groups.into_keys()).collect()
+        (1..).zip(self.groups).collect()
     }
 }

@@ -97,6 +97,17 @@ enum Outcome {
     Ran(u8),
 }
 
+impl Outcome {
+    /// Returns [`Outcome::Done`], or [`Outcome::Found`] if something was left out or found.
+    fn done_if(is_whole: bool) -> Outcome {
+        if is_whole {
+            Outcome::Done
+        } else {
+            Outcome::Found
+        }
+    }
+}
+
 /// Runs a command line, whose first word is the name of the program. Returns the exit code.
 ///
 /// Prints the command's output, and ends the process on SIGINT, SIGTERM, and SIGHUP. A process can

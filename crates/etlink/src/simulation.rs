@@ -7,35 +7,20 @@ use etlink_run::simulated::{SimulationFiles, SimulationResult};
 use etlink_run::{Run, RunOptions, RunSource};
 use std::path::Path;
 
-/// A simulation, with notes on the recording next to it.
-pub(crate) struct ReadSimulation {
-    pub(crate) result: SimulationResult,
-    /// Notes on the traces of the recording, including excluded ones.
-    pub(crate) recording_notes: Vec<String>,
-}
-
 /// Reads a simulation and the recording, the latter with its options; `timeline` keeps all nodes.
+/// Also returns notes on the traces of the recording, including excluded ones.
 pub(crate) fn read_simulation(
     files: SimulationFiles,
     against: Option<(&Path, RunOptions)>,
     timeline: bool,
-) -> Result<ReadSimulation> {
+) -> Result<(SimulationResult, Vec<String>)> {
     let Some((against, options)) = against else {
-        return Ok(ReadSimulation {
-            result: files.read(None, timeline)?,
-            recording_notes: vec![],
-        });
+        return Ok((files.read(None, timeline)?, vec![]));
     };
-    let JoinedMembers {
-        joined,
-        notes: recording_notes,
-        excluded,
-    } = join_recording(against, options)?;
-    let result = files.read(Some((against, &joined)), timeline)?;
-    Ok(ReadSimulation {
-        result: SimulationResult { excluded, ..result },
-        recording_notes,
-    })
+    let recording = join_recording(against, options)?;
+    let mut result = files.read(Some((against, &recording.joined)), timeline)?;
+    result.excluded = recording.excluded;
+    Ok((result, recording.notes))
 }
 
 /// Links the ranks of a recording and joins them.

@@ -1,9 +1,7 @@
 //! Writes the file of ASTRA-sim's analytical network, and describes the origin of its speeds.
 
 use super::MIN_RANKS;
-use crate::network::{
-    DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, GroupFit, MOST_ERROR, NetworkFit, NetworkLevel,
-};
+use crate::network::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, MOST_ERROR, NetworkFit, NetworkLevel};
 use etlink_link::ranks::rank_list;
 
 /// Describes the network of ASTRA-sim's example.
@@ -20,7 +18,7 @@ const LISTED_GROUPS: usize = 16;
 /// A rank sends one message at a time, so its links never carry more than one of them would. Over a
 /// switch, the congestion-aware network would count the bytes of a message twice: on the link to the
 /// switch, and on the link from it.
-pub fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
+pub(super) fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     let list = |value: fn(&NetworkLevel) -> String| {
         let values: Vec<String> = levels.iter().map(value).collect();
@@ -229,7 +227,18 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
          |---|---|---|---|---|---|---|---|\n"
     );
     for group in fit.groups.iter().take(LISTED_GROUPS) {
-        text += &group_row(group, &millis, &percent);
+        let known = |value: Option<f64>| value.map_or_else(unknown, |value| value.to_string());
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
+            rank_list("rank", &group.ranks),
+            group.kinds.join(", "),
+            group.used,
+            known(group.latency_ns),
+            known(group.bandwidth),
+            millis(group.measured_ns),
+            millis(group.network_ns),
+            percent(group.median_error)
+        );
     }
     if fit.groups.len() > LISTED_GROUPS {
         text += &format!(
@@ -239,25 +248,6 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
         );
     }
     text
-}
-
-fn group_row(
-    group: &GroupFit,
-    millis: &dyn Fn(f64) -> String,
-    percent: &dyn Fn(f64) -> String,
-) -> String {
-    let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
-    format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
-        rank_list("rank", &group.ranks),
-        group.kinds.join(", "),
-        group.used,
-        known(group.latency_ns),
-        known(group.bandwidth),
-        millis(group.measured_ns),
-        millis(group.network_ns),
-        percent(group.median_error)
-    )
 }
 
 #[cfg(test)]
@@ -298,7 +288,7 @@ mod tests {
 
     #[test]
     fn two_levels_are_two_dimensions() {
-        let text = network(8, Some(&crate::testing::two_level_fit(4, 2)));
+        let text = network(8, Some(&crate::tests::two_level_fit(4, 2)));
         assert_eq!(
             text,
             "topology: [ FullyConnected, FullyConnected ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \

@@ -7,7 +7,7 @@ use crate::NetworkFit;
 use crate::network::NetworkLevel;
 
 /// Name of the topology's file.
-pub const HTSIM_TOPOLOGY: &str = "htsim.topo";
+pub(super) const HTSIM_TOPOLOGY: &str = "htsim.topo";
 
 /// Gb in a GB of 2^30 bytes.
 const GIGABITS_PER_GB: f64 = 8.0 * 1.073_741_824;
@@ -15,7 +15,7 @@ const GIGABITS_PER_GB: f64 = 8.0 * 1.073_741_824;
 /// Returns a topology with one switch for all ranks, or with one switch per block and as many above
 /// as a block has ranks. Speeds are whole Gb/s and latencies whole ns, because htsim reads no
 /// fractions.
-pub fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
+pub(super) fn htsim_topology(ranks: u64, fit: Option<&NetworkFit>) -> String {
     let levels = network_levels(ranks, fit);
     match &levels[..] {
         [within, across] => {
@@ -100,7 +100,7 @@ fn tier(number: u8, speed: u64, down: u64, up: Option<u64>, latency_ns: f64) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::two_level_fit;
+    use crate::tests::two_level_fit;
     use std::collections::BTreeMap;
 
     /// Parses the numbers of a file: of the head, and of each tier.

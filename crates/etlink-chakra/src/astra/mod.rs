@@ -10,9 +10,11 @@ pub(crate) mod limits;
 mod ns3;
 
 use analytical::example_network;
-pub use analytical::{network, network_note, scaled_network};
-pub use htsim::{HTSIM_TOPOLOGY, htsim_topology, rounded_speeds};
-pub use ns3::{ns3_file, ns3_files};
+use analytical::network;
+pub use analytical::{network_note, scaled_network};
+pub use htsim::rounded_speeds;
+use htsim::{HTSIM_TOPOLOGY, htsim_topology};
+use ns3::{NS3_FILES, ns3_file, ns3_files};
 
 use crate::et::metadata::{NODE_COUNT, SCHEMA_VERSION, WRITER};
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType, attribute_proto::Value};
@@ -57,15 +59,21 @@ pub struct Workload<'a> {
     /// Network fitted to the measured communications; `None` if there is none.
     pub network: Option<&'a NetworkFit>,
     /// Origin of the network.
-    pub network_origin: NetworkOrigin<'a>,
+    pub network_origin: NetworkOrigin,
+    /// Content of the network's file; `None` to write the fitted network, or ASTRA-sim's example.
+    pub network_text: Option<String>,
+    /// Content of the system's file; `None` to write one for the network and the device.
+    pub system_text: Option<String>,
+    /// True if a roofline determines the time of device nodes.
+    pub roofline: bool,
     /// True if no file has a communication.
     pub silent: bool,
     /// Simulator of the network.
     pub backend: NetworkBackend,
     /// Origin of the graphs.
     pub source: WorkloadSource,
-    /// Device that determines roofline times; `None` for the default device.
-    pub device: Option<&'a RooflineDevice>,
+    /// Device that determines roofline times.
+    pub device: RooflineDevice,
 }
 
 /// Origin of a run's graphs.
@@ -81,14 +89,14 @@ pub enum WorkloadSource {
 }
 
 /// Origin of a run's network.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NetworkOrigin<'a> {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NetworkOrigin {
     /// The run was recorded: the network is fitted to it, or is ASTRA-sim's example.
     #[default]
     Recording,
     /// The network of the run that was scaled, with more ranks, and its description from
     /// [`network_line`].
-    Scaled(Option<&'a str>),
+    Scaled(Option<String>),
     /// ASTRA-sim's example: the network of the run that was scaled cannot be enlarged.
     NotScaled,
     /// ASTRA-sim's example: there was nothing to measure.
@@ -107,6 +115,41 @@ pub enum NetworkBackend {
     Htsim,
 }
 
+/// Returns the names of files that only one simulator of the network reads.
+pub fn backend_files(backend: NetworkBackend) -> &'static [&'static str] {
+    match backend {
+        NetworkBackend::Analytical => &[],
+        NetworkBackend::Ns3 => &NS3_FILES,
+        NetworkBackend::Htsim => &[HTSIM_TOPOLOGY],
+    }
+}
+
+/// Returns the name and content of each file that ASTRA-sim needs in addition to the graphs and
+/// their groups, and of a README.
+pub fn configurations(workload: &Workload<'_>) -> Vec<(&'static str, String)> {
+    let (ranks, fit) = (workload.ranks, workload.network);
+    let system_text = workload.system_text.clone();
+    let network_text = workload.network_text.clone();
+    let mut files = vec![
+        (
+            file::SYSTEM,
+            system_text.unwrap_or_else(|| system(workload.roofline, &workload.device, fit)),
+        ),
+        (
+            file::NETWORK,
+            network_text.unwrap_or_else(|| network(ranks, fit)),
+        ),
+        (file::MEMORY, MEMORY.to_owned()),
+        (file::README, readme(workload)),
+    ];
+    match workload.backend {
+        NetworkBackend::Analytical => {}
+        NetworkBackend::Ns3 => files.extend(ns3_files(ranks, fit)),
+        NetworkBackend::Htsim => files.push((HTSIM_TOPOLOGY, htsim_topology(ranks, fit))),
+    }
+    files
+}
+
 /// Minimum number of ranks in a network of ASTRA-sim.
 pub const MIN_RANKS: u64 = 2;
 
@@ -115,8 +158,8 @@ const IDLE: &str = "idle";
 
 /// Returns the file of an idle rank: the simulator requires at least one node per rank.
 pub fn idle_rank() -> Vec<u8> {
-    let writer = attribute("writer", Value::StringVal(WRITER.into()));
-    let node_count = attribute(NODE_COUNT, Value::Uint64Val(1));
+    let writer = AttributeProto::new("writer", Value::StringVal(WRITER.into()));
+    let node_count = AttributeProto::new(NODE_COUNT, Value::Uint64Val(1));
     let metadata = GlobalMetadata {
         version: SCHEMA_VERSION.into(),
         attr: vec![writer, node_count],
@@ -125,7 +168,7 @@ pub fn idle_rank() -> Vec<u8> {
         name: IDLE.into(),
         r#type: NodeType::CompNode.into(),
         // On the host and without a duration, the node runs at once and needs no roofline.
-        attr: vec![attribute("is_cpu_op", Value::BoolVal(true))],
+        attr: vec![AttributeProto::new("is_cpu_op", Value::BoolVal(true))],
         ..Node::default()
     };
     [
@@ -145,19 +188,11 @@ pub fn is_idle_rank(nodes: &[Node]) -> bool {
     }
 }
 
-fn attribute(name: &str, value: Value) -> AttributeProto {
-    AttributeProto {
-        name: name.into(),
-        value: Some(value),
-        ..AttributeProto::default()
-    }
-}
-
 /// Returns a system configuration. Collectives use the algorithms of the fitted network on each of
 /// its levels. Their pieces run one at a time: pieces in flight at the same time would each have the
 /// full bandwidth in the congestion-unaware network. Device nodes take the time of a roofline, or
 /// their measured time.
-pub fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>) -> String {
+fn system(roofline: bool, device: &RooflineDevice, fit: Option<&NetworkFit>) -> String {
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
     // The file uses 0 and 1, like ASTRA-sim's own examples.
     let enabled = u8::from(roofline);
@@ -209,13 +244,11 @@ pub fn device_of_system(text: &str) -> Option<RooflineDevice> {
     })
 }
 
-/// Returns a memory configuration without remote memory.
-pub fn memory() -> &'static str {
-    "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n"
-}
+/// Content of the memory's file.
+const MEMORY: &str = "{\"memory-type\": \"NO_MEMORY_EXPANSION\"}\n";
 
 /// Returns a README that describes the folder and the command that runs it.
-pub fn readme(workload: &Workload<'_>) -> String {
+fn readme(workload: &Workload<'_>) -> String {
     let Workload {
         name,
         ranks,
@@ -306,7 +339,7 @@ fn graphs_clause(source: WorkloadSource) -> &'static str {
 
 /// Describes the network in a clause.
 fn network_clause(workload: &Workload<'_>) -> String {
-    match workload.network_origin {
+    match &workload.network_origin {
         NetworkOrigin::Recording => network_note(workload.network),
         NetworkOrigin::Scaled(Some(text)) => format!("{ENLARGED}{SAYS}{text}"),
         NetworkOrigin::Scaled(None) => {
@@ -479,7 +512,7 @@ fn roofline_note(workload: &Workload<'_>) -> String {
             file::SYSTEM
         );
     }
-    let device = workload.device.cloned().unwrap_or_default();
+    let device = &workload.device;
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
     let origin = match (workload.source, &device.sheet, device.name.as_str()) {
         (WorkloadSource::Scaled, Some(_), _) => "as in the system of the scaled run".to_owned(),
@@ -599,7 +632,7 @@ mod tests {
         for text in [
             &system(false, &device, None),
             &system(true, &device, None),
-            memory(),
+            MEMORY,
         ] {
             serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         }
@@ -612,7 +645,7 @@ mod tests {
     #[test]
     fn each_level_has_its_algorithm() {
         let device = RooflineDevice::default();
-        let text = system(false, &device, Some(&crate::testing::two_level_fit(4, 2)));
+        let text = system(false, &device, Some(&crate::tests::two_level_fit(4, 2)));
         let system: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let kinds = ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"];
         for kind in kinds {
@@ -641,7 +674,7 @@ mod tests {
         let text = readme(&Workload {
             name: "step",
             ranks: 2,
-            device: Some(&device),
+            device: device.clone(),
             ..Workload::default()
         });
         let wanted = [
@@ -690,7 +723,7 @@ mod tests {
     /// A run that is scaled twice names the origin of its network once.
     #[test]
     fn a_scaled_readme_repeats_the_origin_of_the_network() {
-        let fit = crate::testing::two_level_fit(4, 2);
+        let fit = crate::tests::two_level_fit(4, 2);
         let recorded = readme(&Workload {
             network: Some(&fit),
             ..Workload::default()
@@ -698,7 +731,7 @@ mod tests {
         let line = network_line(&recorded).expect("a line");
         assert_eq!(line, network_note(Some(&fit)));
         let scaled = readme(&Workload {
-            network_origin: NetworkOrigin::Scaled(Some(line)),
+            network_origin: NetworkOrigin::Scaled(Some(line.to_owned())),
             ..Workload::default()
         });
         assert!(scaled.contains(line), "{scaled}");

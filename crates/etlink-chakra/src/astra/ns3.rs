@@ -9,24 +9,33 @@ use crate::NetworkFit;
 use crate::network::NetworkLevel;
 
 /// Names of the files.
-pub mod ns3_file {
+pub(super) mod ns3_file {
     /// Main configuration, which names the other files.
-    pub const CONFIG: &str = "ns3_config.txt";
+    pub(crate) const CONFIG: &str = "ns3_config.txt";
     /// Nodes and links.
-    pub const TOPOLOGY: &str = "ns3_topology.txt";
+    pub(crate) const TOPOLOGY: &str = "ns3_topology.txt";
     /// Ranks per dimension.
-    pub const LOGICAL: &str = "ns3_logical.json";
+    pub(crate) const LOGICAL: &str = "ns3_logical.json";
     /// Flows in addition to the ranks' flows: none.
-    pub const FLOWS: &str = "ns3_flows.txt";
+    pub(crate) const FLOWS: &str = "ns3_flows.txt";
     /// Nodes whose packets are traced: none.
-    pub const TRACED: &str = "ns3_traced.txt";
+    pub(crate) const TRACED: &str = "ns3_traced.txt";
 }
+
+/// All of these names.
+pub(super) const NS3_FILES: [&str; 5] = [
+    ns3_file::CONFIG,
+    ns3_file::TOPOLOGY,
+    ns3_file::LOGICAL,
+    ns3_file::FLOWS,
+    ns3_file::TRACED,
+];
 
 /// Bits in a GB of 2^30 bytes.
 const BITS_PER_GB: f64 = 8.0 * 1_073_741_824.0;
 
 /// Returns all files by name.
-pub fn ns3_files(ranks: u64, fit: Option<&NetworkFit>) -> Vec<(&'static str, String)> {
+pub(super) fn ns3_files(ranks: u64, fit: Option<&NetworkFit>) -> Vec<(&'static str, String)> {
     let levels = network_levels(ranks, fit);
     vec![
         (ns3_file::CONFIG, config(&levels)),
@@ -196,7 +205,7 @@ QLEN_MON_END 20000
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::two_level_fit;
+    use crate::tests::two_level_fit;
     use std::collections::BTreeSet;
 
     /// Parses a topology like `SetupNetwork`: nodes, switches, links.

@@ -26,11 +26,7 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) {
 }
 
 fn check_collective(comm: &CommAttrs, duration_ns: i64) -> Vec<FindingKind> {
-    let kind = comm.comm_type.map(|kind| {
-        i32::try_from(kind)
-            .ok()
-            .and_then(|kind| CollectiveCommType::try_from(kind).ok())
-    });
+    let kind = comm.comm_type.map(|_| comm.collective_type());
     let gathers = kind == Some(Some(CollectiveCommType::AllGather));
     let mut faults = vec![];
     match kind {
@@ -74,9 +70,7 @@ fn point_to_point(comm: &CommAttrs, peer: Option<i64>) -> Vec<FindingKind> {
 fn detail(kind: FindingKind, comm: &CommAttrs) -> String {
     match (kind, comm.comm_type, comm.size) {
         (FindingKind::UnsupportedCommType, Some(number), _) => {
-            let known = i32::try_from(number)
-                .ok()
-                .and_then(|number| CollectiveCommType::try_from(number).ok());
+            let known = comm.collective_type();
             known.map_or_else(
                 || number.to_string(),
                 |known| known.as_str_name().to_owned(),

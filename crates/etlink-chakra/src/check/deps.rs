@@ -14,13 +14,8 @@ pub(super) fn check(graph: &ChakraGraph, findings: &mut Findings) -> Vec<(u32, u
     let mut missing: BTreeMap<u64, MissingId> = BTreeMap::new();
     let mut edges: Vec<(u32, u32)> = vec![];
     for node in 0..graph.len() {
-        let parents = graph
-            .ctrl_deps
-            .list(node)
-            .iter()
-            .map(|&dep| (dep, graph.format.is_tree()));
-        let deps = graph.data_deps.list(node).iter().map(|&dep| (dep, false));
-        for (dep, parent) in parents.chain(deps) {
+        for (is_control, dep) in graph.deps(node) {
+            let parent = is_control && graph.format.is_tree();
             match index.get(&dep) {
                 // `ctrl_deps` of ET+ is the parent, and et_replay expects the process root to be
                 // its own parent.

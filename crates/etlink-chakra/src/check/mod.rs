@@ -50,9 +50,8 @@ pub fn cycle_of_nodes(graph: &ChakraGraph) -> Vec<Option<u32>> {
     let numbers = NodeNumbers::new(graph);
     let mut edges: Vec<(u32, u32)> = vec![];
     for (node, at) in (0u32..).zip(0..graph.len()) {
-        let (control, data) = (graph.ctrl_deps.list(at), graph.data_deps.list(at));
-        let deps = control.iter().chain(data);
-        edges.extend(deps.filter_map(|id| Some((numbers.find(*id)?, node))));
+        let deps = graph.deps(at);
+        edges.extend(deps.filter_map(|(_, id)| Some((numbers.find(id)?, node))));
     }
     let mut of = vec![None; graph.len()];
     for (number, cycle) in (0..).zip(cycles::cycles(graph.len(), &edges)) {

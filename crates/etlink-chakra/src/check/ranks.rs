@@ -26,12 +26,12 @@ pub struct RankNodes {
     rank: i64,
     /// Number of dependencies per node.
     waits: Vec<u32>,
-    /// End of each node's list in `after`.
-    ends: Vec<u32>,
-    /// Dependents of each node, list after list.
-    after: Vec<u32>,
+    /// Pairs of a node and one that depends on it, in order.
+    edges: Vec<(u32, u32)>,
     /// Communications by id.
     comms: Vec<CommNode>,
+    /// Entry in `comms` of each node; `u32::MAX` for computation.
+    entries: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,19 +39,20 @@ struct CommNode {
     node: u32,
     id: u64,
     name: String,
-    what: RankComm,
+    channel: Channel,
+    role: CommRole,
+    /// Type of a collective; -1 for none.
+    kind: i64,
+    bytes: i64,
 }
 
-/// `pg_name` of a group; empty for all ranks.
-type Group = String;
-/// Sender, receiver, tag, size.
-type MessageKey = (i64, i64, i64, i64);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum RankComm {
-    Collective { group: Group, kind: i64, bytes: i64 },
-    Send(MessageKey),
-    Recv(MessageKey),
+/// Key that communications of several ranks share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    /// `pg_name` of a group; empty for all ranks.
+    Group(String),
+    /// Sender, receiver, tag, size.
+    Message(i64, i64, i64, i64),
 }
 
 impl RankNodes {
@@ -61,12 +62,8 @@ impl RankNodes {
         let mut edges: Vec<(u32, u32)> = vec![];
         let mut waits = vec![0; graph.len()];
         for (node, waits) in (0u32..).zip(&mut waits) {
-            let at = node as usize;
-            let mut deps: Vec<u32> = [graph.ctrl_deps.list(at), graph.data_deps.list(at)]
-                .concat()
-                .iter()
-                .filter_map(|id| index.get(id).copied())
-                .collect();
+            let deps = graph.deps(node as usize).map(|(_, id)| id);
+            let mut deps: Vec<u32> = deps.filter_map(|id| index.get(&id).copied()).collect();
             deps.sort_unstable();
             // A node can be in both lists, but its end is awaited only once.
             deps.dedup();
@@ -74,25 +71,22 @@ impl RankNodes {
             edges.extend(deps.into_iter().map(|dep| (dep, node)));
         }
         edges.sort_unstable();
-        let mut ends = vec![0; graph.len()];
-        edges.iter().for_each(|(from, _)| ends[*from as usize] += 1);
-        let mut sum = 0;
-        ends.iter_mut().for_each(|end| {
-            sum += *end;
-            *end = sum;
-        });
         let mut comms: Vec<CommNode> = (0u32..)
             .zip(&graph.node_type)
             .filter_map(|(node, kind)| comm_node(rank, graph, node, *kind))
             .collect();
         // ASTRA-sim starts ready nodes by id, so the ids give the order of a group's collectives.
         comms.sort_by_key(|comm| comm.id);
+        let mut entries = vec![u32::MAX; graph.len()];
+        for (entry, comm) in (0..).zip(&comms) {
+            entries[comm.node as usize] = entry;
+        }
         RankNodes {
             rank,
             waits,
-            ends,
-            after: edges.into_iter().map(|(_, to)| to).collect(),
+            edges,
             comms,
+            entries,
         }
     }
 
@@ -106,18 +100,37 @@ impl RankNodes {
         !self.comms.is_empty()
     }
 
-    fn after(&self, node: u32) -> &[u32] {
-        let start = node
-            .checked_sub(1)
-            .map_or(0, |before| self.ends[before as usize]);
-        &self.after[start as usize..self.ends[node as usize] as usize]
+    /// Calls `ready` with the dependents of a node that wait for no other one of `waits`.
+    fn finish(&self, node: u32, waits: &mut [u32], mut ready: impl FnMut(u32)) {
+        let begin = self.edges.partition_point(|(from, _)| *from < node);
+        let own = self.edges[begin..].iter();
+        for (_, next) in own.take_while(|(from, _)| *from == node) {
+            let waits = &mut waits[*next as usize];
+            *waits = waits.saturating_sub(1);
+            if *waits == 0 {
+                ready(*next);
+            }
+        }
+    }
+
+    /// Returns the nodes without dependencies.
+    fn roots(&self) -> impl Iterator<Item = u32> {
+        let nodes = (0u32..).zip(&self.waits);
+        nodes
+            .filter(|(_, waits)| **waits == 0)
+            .map(|(node, _)| node)
+    }
+
+    /// Returns the communication of a node, with its entry in `comms`.
+    fn comm_of(&self, node: u32) -> Option<(u32, &CommNode)> {
+        let entry = self.entries[node as usize];
+        Some((entry, self.comms.get(entry as usize)?))
     }
 
     fn example(&self, comm: &CommNode, detail: impl Into<String>) -> FindingExample {
         FindingExample {
             id: Some(comm.id),
             name: comm.name.clone(),
-            offset: None,
             detail: format!("rank {}: {}", self.rank, detail.into()),
             ..FindingExample::default()
         }
@@ -126,43 +139,41 @@ impl RankNodes {
 
 fn comm_node(rank: i64, graph: &ChakraGraph, node: u32, kind: NodeType) -> Option<CommNode> {
     let comm = graph.comm_of(node as usize);
-    let (tag, size) = (comm.tag.unwrap_or(0), comm.size.unwrap_or(0));
-    let what = match kind {
+    let (tag, bytes) = (comm.tag.unwrap_or(0), comm.size.unwrap_or(0));
+    let message = |src, dst| Channel::Message(src, dst, tag, bytes);
+    let (role, channel) = match kind {
         NodeType::CommCollNode => {
             let group = comm.group.map_or("", |group| graph.names.get(group));
             // `chakra_converter` writes PyTorch's default group as `0`; a file without `pg_name`
             // means all ranks too.
-            let group = if group == "0" {
-                String::new()
-            } else {
-                group.to_owned()
-            };
-            RankComm::Collective {
-                group,
-                kind: comm.comm_type.unwrap_or(-1),
-                bytes: size,
-            }
+            let group = if group == "0" { "" } else { group };
+            (CommRole::Meets, Channel::Group(group.to_owned()))
         }
         // ASTRA-sim uses the node's own rank if `comm_src` or `comm_dst` is absent.
-        NodeType::CommSendNode => RankComm::Send((comm.src.unwrap_or(rank), comm.dst?, tag, size)),
-        NodeType::CommRecvNode => RankComm::Recv((comm.src?, comm.dst.unwrap_or(rank), tag, size)),
+        NodeType::CommSendNode => {
+            let channel = message(comm.src.unwrap_or(rank), comm.dst?);
+            (CommRole::Sends, channel)
+        }
+        NodeType::CommRecvNode => {
+            let channel = message(comm.src?, comm.dst.unwrap_or(rank));
+            (CommRole::Receives, channel)
+        }
         _ => return None,
     };
     Some(CommNode {
         node,
         id: graph.id[node as usize],
         name: graph.name_of(node as usize).to_owned(),
-        what,
+        channel,
+        role,
+        kind: comm.comm_type.unwrap_or(-1),
+        bytes,
     })
 }
 
-/// Key that identifies a communication across ranks: a group and the collective's position in it,
-/// or a message and its position among equal messages.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum CommKey {
-    Collective(Group, u32),
-    Message(MessageKey, u32),
-}
+/// Key that identifies a communication across ranks: its channel, and its position among the
+/// communications of that channel.
+type CommKey = (Channel, u32);
 
 /// One rank's side: index of the rank, and the entry of its `comms`.
 type Side = (u32, u32);
@@ -187,13 +198,18 @@ pub fn check_ranks(
     group_keys(groups, &mut findings);
     membership(ranks, groups, &present, &mut findings);
     let table = table(ranks, |group| members(group, groups, &present).len());
-    for (key, sides) in &table.matches {
-        match key {
-            CommKey::Collective(group, place) => {
+    for ((channel, place), sides) in &table.matches {
+        match channel {
+            Channel::Group(group) => {
                 let members = members(group, groups, &present);
                 check_collective(ranks, &members, *place, sides, &mut findings);
             }
-            CommKey::Message(..) => check_message(ranks, sides, &present, &mut findings),
+            Channel::Message(src, dst, ..) => {
+                // A peer without a file is reported once as `RankMissing`.
+                if present.contains(src) && present.contains(dst) {
+                    check_message(ranks, sides, &mut findings);
+                }
+            }
         }
     }
     run::run(ranks, &table, &mut findings);
@@ -226,9 +242,8 @@ fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findin
     for key in groups.iter().flat_map(|groups| groups.keys()) {
         let number = key.parse::<i32>().ok();
         if number.is_none_or(|number| number <= 0) {
-            findings.note(FindingKind::GroupKey, || FindingExample {
-                detail: format!("group {key:?}"),
-                ..FindingExample::default()
+            findings.note(FindingKind::GroupKey, || {
+                FindingExample::described(format!("group {key:?}"))
             });
         }
     }
@@ -244,8 +259,8 @@ fn membership(
     let mut missed = BTreeSet::new();
     for rank in ranks {
         for comm in &rank.comms {
-            let others = match &comm.what {
-                RankComm::Collective { group, .. } if group.is_empty() => {
+            let others = match &comm.channel {
+                Channel::Group(group) if group.is_empty() => {
                     if present.len() == 1 {
                         findings.note(FindingKind::OneRankGroup, || {
                             rank.example(comm, "the run has one rank")
@@ -253,31 +268,29 @@ fn membership(
                     }
                     continue;
                 }
-                RankComm::Collective { group, .. } => {
-                    match groups.and_then(|groups| groups.get(group)) {
-                        None => {
-                            findings.note(FindingKind::GroupNotListed, || {
+                Channel::Group(group) => match groups.and_then(|groups| groups.get(group)) {
+                    None => {
+                        findings.note(FindingKind::GroupNotListed, || {
+                            rank.example(comm, format!("group {group:?}"))
+                        });
+                        continue;
+                    }
+                    Some(list) if !list.contains(&rank.rank) => {
+                        findings.note(FindingKind::NotInGroup, || {
+                            rank.example(comm, format!("group {group:?} has ranks {list:?}"))
+                        });
+                        continue;
+                    }
+                    Some(list) => {
+                        if list.iter().all(|other| *other == rank.rank) {
+                            findings.note(FindingKind::OneRankGroup, || {
                                 rank.example(comm, format!("group {group:?}"))
                             });
-                            continue;
                         }
-                        Some(list) if !list.contains(&rank.rank) => {
-                            findings.note(FindingKind::NotInGroup, || {
-                                rank.example(comm, format!("group {group:?} has ranks {list:?}"))
-                            });
-                            continue;
-                        }
-                        Some(list) => {
-                            if list.iter().all(|other| *other == rank.rank) {
-                                findings.note(FindingKind::OneRankGroup, || {
-                                    rank.example(comm, format!("group {group:?}"))
-                                });
-                            }
-                            list.clone()
-                        }
+                        list.clone()
                     }
-                }
-                RankComm::Send((src, dst, ..)) | RankComm::Recv((src, dst, ..)) => vec![*src, *dst],
+                },
+                Channel::Message(src, dst, ..) => vec![*src, *dst],
             };
             for other in others.into_iter().filter(|other| !present.contains(other)) {
                 if missed.insert(other) {
@@ -294,21 +307,14 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
     let mut matches: BTreeMap<CommKey, Vec<Side>> = BTreeMap::new();
     let mut keys: Vec<Vec<CommKey>> = vec![];
     for (at, rank) in (0..).zip(ranks) {
-        let mut seen: BTreeMap<(bool, Group, MessageKey), u32> = BTreeMap::new();
+        let mut seen: BTreeMap<(bool, &Channel), u32> = BTreeMap::new();
         let mut own = vec![];
         for (entry, comm) in (0..).zip(&rank.comms) {
-            let (sends, group, message) = match &comm.what {
-                RankComm::Collective { group, .. } => (false, group.clone(), (0, 0, 0, 0)),
-                RankComm::Send(message) => (true, "message".to_owned(), *message),
-                RankComm::Recv(message) => (false, "message".to_owned(), *message),
-            };
             // Sends and receives with the same key are counted separately: a rank's send never
             // meets its own receive.
-            let place = seen.entry((sends, group.clone(), message)).or_default();
-            let key = match &comm.what {
-                RankComm::Collective { .. } => CommKey::Collective(group, *place),
-                RankComm::Send(_) | RankComm::Recv(_) => CommKey::Message(message, *place),
-            };
+            let sends = comm.role == CommRole::Sends;
+            let place = seen.entry((sends, &comm.channel)).or_default();
+            let key = (comm.channel.clone(), *place);
             *place += 1;
             matches.entry(key.clone()).or_default().push((at, entry));
             own.push(key);
@@ -325,11 +331,11 @@ fn table(ranks: &[RankNodes], members: impl Fn(&str) -> usize) -> MatchTable {
         })
         .collect();
     let mut needs = vec![];
-    for (key, sides) in &matches {
-        needs.push(match key {
+    for ((channel, _), sides) in &matches {
+        needs.push(match channel {
             // Ranks that are not in the group wait for nobody else.
-            CommKey::Collective(group, _) => members(group).max(sides.len()),
-            CommKey::Message(..) => 2,
+            Channel::Group(group) => members(group).max(sides.len()),
+            Channel::Message(..) => 2,
         });
     }
     MatchTable { matches, of, needs }
@@ -357,18 +363,9 @@ fn check_collective(
             first.example(reference, detail())
         });
     }
-    let RankComm::Collective { kind, bytes, .. } = &reference.what else {
-        return;
-    };
+    let CommNode { kind, bytes, .. } = reference;
     for (rank, other) in sides.iter().skip(1).map(|side| comm(ranks, *side)) {
-        let RankComm::Collective {
-            kind: its_kind,
-            bytes: its_bytes,
-            ..
-        } = &other.what
-        else {
-            continue;
-        };
+        let (its_kind, its_bytes) = (&other.kind, &other.bytes);
         if its_kind != kind {
             findings.note(FindingKind::CollectiveTypeDiffers, || {
                 let detail = format!(
@@ -389,23 +386,16 @@ fn check_collective(
     }
 }
 
-fn check_message(
-    ranks: &[RankNodes],
-    sides: &[Side],
-    present: &BTreeSet<i64>,
-    findings: &mut Findings,
-) {
+fn check_message(ranks: &[RankNodes], sides: &[Side], findings: &mut Findings) {
     // Two sides are a send and its receive. There cannot be more, because each side's position is
     // part of the key.
     let [only] = sides else { return };
     let (rank, node) = comm(ranks, *only);
-    let (kind, (src, dst, tag, bytes)) = match &node.what {
-        RankComm::Send(message) => (FindingKind::SendWithoutRecv, *message),
-        RankComm::Recv(message) => (FindingKind::RecvWithoutSend, *message),
-        RankComm::Collective { .. } => return,
+    let kind = match node.role {
+        CommRole::Sends => FindingKind::SendWithoutRecv,
+        CommRole::Receives | CommRole::Meets => FindingKind::RecvWithoutSend,
     };
-    // A peer without a file is reported once as `RankMissing`.
-    if present.contains(&src) && present.contains(&dst) {
+    if let Channel::Message(src, dst, tag, bytes) = node.channel {
         findings.note(kind, || {
             rank.example(
                 node,
@@ -419,25 +409,12 @@ fn check_message(
 /// node of the file always goes first.
 fn come_to(rank: &RankNodes) -> Vec<u32> {
     let mut waits = rank.waits.clone();
-    let mut entry = vec![u32::MAX; waits.len()];
-    (0u32..)
-        .zip(&rank.comms)
-        .for_each(|(at, comm)| entry[comm.node as usize] = at);
     // As in the feeder, whose queue of ready nodes is ordered by id.
-    let ready = (0u32..)
-        .zip(&waits)
-        .filter(|(_, waits)| **waits == 0)
-        .map(|(node, _)| Reverse(node));
-    let mut ready: BinaryHeap<Reverse<u32>> = ready.collect();
+    let mut ready: BinaryHeap<Reverse<u32>> = rank.roots().map(Reverse).collect();
     let mut order = vec![];
     while let Some(Reverse(node)) = ready.pop() {
-        order.extend(Some(entry[node as usize]).filter(|at| *at != u32::MAX));
-        for &next in rank.after(node) {
-            waits[next as usize] = waits[next as usize].saturating_sub(1);
-            if waits[next as usize] == 0 {
-                ready.push(Reverse(next));
-            }
-        }
+        order.extend(rank.comm_of(node).map(|(entry, _)| entry));
+        rank.finish(node, &mut waits, |next| ready.push(Reverse(next)));
     }
     order
 }
@@ -455,10 +432,9 @@ fn order(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
             let alone = matches
                 .get(matched as usize)
                 .is_none_or(|sides| sides.len() == 1);
-            let role = match comm.what {
-                RankComm::Collective { .. } => CommRole::Meets,
-                RankComm::Recv(_) if !alone => CommRole::Receives,
-                RankComm::Send(_) | RankComm::Recv(_) => CommRole::Sends,
+            let role = match comm.role {
+                CommRole::Receives if alone => CommRole::Sends,
+                role => role,
             };
             turns.push(RankIdx(at), MatchIdx(matched), role);
         }

@@ -6,7 +6,7 @@
 //! tree (ET+) has ops and steps as recorded, but it has no calls and does not state a row's launch.
 
 use super::groups::GroupList;
-use super::placement::{NodeNumbers, runs_on_device};
+use super::placement::{NodeNumbers, row_kind, runs_on_device};
 use super::replay_graph::is_communication;
 use crate::finding::FindingKind;
 use crate::proto::{CollectiveCommType, NodeType};
@@ -14,7 +14,7 @@ use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RuntimeCall, ThreadIdx, TimeNs,
     TrackLabel, UnixNs,
 };
 use indexmap::{IndexMap, IndexSet};
@@ -161,14 +161,8 @@ impl<'f> Converter<'f> {
             context: 0,
             stream: place.stream.unwrap_or(0),
         };
-        let kind = match self.file.name_of(index) {
-            // A written node has no category; Kineto gives copies these names on every device.
-            name if name.starts_with("Memcpy") => RowKind::Memcpy,
-            name if name.starts_with("Memset") => RowKind::Memset,
-            _ => RowKind::Kernel,
-        };
         DeviceRow {
-            kind,
+            kind: row_kind(self.file.name_of(index)),
             name,
             queue: QueueIdx::new(self.queues.insert_full(queue).0),
             start,

@@ -25,6 +25,7 @@ pub(crate) use rank_summary::communication_kind;
 pub(crate) use replay_graph::is_communication;
 
 pub use groups::{GroupList, GroupRanks};
+pub(crate) use placement::row_kind;
 pub use placement::{NodeNumbers, runs_on_device};
 pub use rank_summary::{is_idle_rank, summarize_rank};
 pub use replay_graph::{ConvertError, NodeNames, replay_graph, stock_graph, tree_graph};

@@ -1,6 +1,7 @@
 //! Determines where the nodes of a file run, and maps ids to positions in its columns.
 
 use crate::read::{ChakraGraph, NodePlacement};
+use etlink_model::RowKind;
 
 /// Index of nodes by id. If several nodes share an id, the first counts.
 #[derive(Clone, Debug)]
@@ -41,9 +42,8 @@ impl NodeNumbers {
         file: &'f ChakraGraph,
         index: usize,
     ) -> impl Iterator<Item = usize> + 'f {
-        let ids = file.ctrl_deps.list(index).iter();
-        let ids = ids.chain(file.data_deps.list(index));
-        ids.filter_map(|id| self.find(*id)).map(|dep| dep as usize)
+        let ids = file.deps(index).map(|(_, id)| id);
+        ids.filter_map(|id| self.find(id)).map(|dep| dep as usize)
     }
 }
 
@@ -62,5 +62,15 @@ pub fn runs_on_device(file: &ChakraGraph, index: usize, place: NodePlacement) ->
         // A file with kinds states for each node if it is a device node.
         (kind, None, Some(_)) => is_cpu_op == Some(false) && kind.is_empty(),
         _ => is_cpu_op != Some(true),
+    }
+}
+
+/// Returns the kind of a device row by its name: Kineto gives these names to copies and memsets, and
+/// to no kernel.
+pub(crate) fn row_kind(name: &str) -> RowKind {
+    match name {
+        _ if name.starts_with("Memcpy") => RowKind::Memcpy,
+        _ if name.starts_with("Memset") => RowKind::Memset,
+        _ => RowKind::Kernel,
     }
 }

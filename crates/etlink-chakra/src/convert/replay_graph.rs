@@ -67,33 +67,21 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     let mut dangling = 0u64;
     let states_latencies = file.latency_ns.iter().any(Option::is_some);
     for index in 0..file.len() {
-        let lists = [
-            (true, file.ctrl_deps.list(index)),
-            (false, file.data_deps.list(index)),
-        ];
-        for (is_control, ids) in lists {
-            for (place, &id) in ids.iter().enumerate() {
-                match numbers.find(id) {
-                    Some(from) => deps.push(ReplayDep {
-                        latency: dep_latency(file, index, is_control, place),
-                        ..placement.dep(from, index, is_control)
-                    }),
-                    // `chakra_converter` drops the process root but not the deps on it: rejecting
-                    // such files would reject all of its files.
-                    None => dangling += 1,
-                }
+        for (place, (is_control, id)) in file.deps(index).enumerate() {
+            match numbers.find(id) {
+                Some(from) => deps.push(ReplayDep {
+                    latency: dep_latency(file, index, place),
+                    ..placement.dep(from, index, is_control)
+                }),
+                // `chakra_converter` drops the process root but not the deps on it: rejecting such
+                // files would reject all of its files.
+                None => dangling += 1,
             }
         }
-        let node = ReplayNode {
-            kind: if u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
-                ReplayKind::Collective
-            } else {
-                node_kind(file, index, placement.on_device(index))
-            },
-            resource: placement.nodes[index],
-            start: file.start_ns[index].map(TimeNs),
-            duration: DurationNs(file.duration_ns[index]),
-        };
+        let mut node = placement.node(file, index);
+        if u32::try_from(index).is_ok_and(|index| carriers.contains(&index)) {
+            node.kind = ReplayKind::Collective;
+        }
         builder.push(node, deps.drain(..));
         // A file that states latencies states all latencies other than 0. They are exact, while its
         // times can be rounded.
@@ -107,27 +95,22 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
     Ok((graph, notes))
 }
 
-/// Returns the latency of a dep, if the file states it.
-fn dep_latency(
-    file: &ChakraGraph,
-    index: usize,
-    is_control: bool,
-    place: usize,
-) -> Option<DurationNs> {
+/// Returns the latency of the dep at `place` of a node's deps, if the file states it.
+fn dep_latency(file: &ChakraGraph, index: usize, place: usize) -> Option<DurationNs> {
     if file.dep_latencies.is_empty() {
         return None;
     }
     let of_node = file.dep_latencies.get(&u32::try_from(index).ok()?);
-    let (list, deps) = if is_control {
-        (of_node.map(|of_node| &of_node.ctrl), &file.ctrl_deps)
-    } else {
-        (of_node.map(|of_node| &of_node.data), &file.data_deps)
+    let [ctrl, data] = [&file.ctrl_deps, &file.data_deps].map(|deps| deps.list(index).len());
+    let (list, deps, place) = match place.checked_sub(ctrl) {
+        None => (of_node.map(|of_node| &of_node.ctrl), ctrl, place),
+        Some(place) => (of_node.map(|of_node| &of_node.data), data, place),
     };
     match list.filter(|list| !list.is_empty()) {
         // Lists that contain only zeros are not written.
         None => Some(DurationNs::ZERO),
         // A list of a different length belongs to different deps.
-        Some(list) if list.len() != deps.list(index).len() => None,
+        Some(list) if list.len() != deps => None,
         Some(list) => list.get(place).copied().map(DurationNs),
     }
 }
@@ -142,21 +125,12 @@ pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
     for index in 0..file.len() {
-        let lists = [
-            (true, file.ctrl_deps.list(index)),
-            (false, file.data_deps.list(index)),
-        ];
-        let mut deps = vec![];
-        for (is_control, ids) in lists {
-            let known = ids.iter().filter_map(|id| numbers.find(*id));
-            deps.extend(known.map(|from| placement.dep(from, index, is_control)));
-        }
-        let node = ReplayNode {
-            kind: node_kind(file, index, placement.on_device(index)),
-            resource: placement.nodes[index],
-            start: None,
-            duration: DurationNs(file.stock_duration_ns[index]),
-        };
+        let deps = file.deps(index).filter_map(|(is_control, id)| {
+            let from = numbers.find(id)?;
+            Some(placement.dep(from, index, is_control))
+        });
+        let mut node = placement.node(file, index);
+        (node.start, node.duration) = (None, DurationNs(file.stock_duration_ns[index]));
         builder.push(node, deps);
     }
     builder.finish().map_err(|error| named_error(error, file))
@@ -173,18 +147,12 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     let first = first.ok_or(ConvertError::NoTimes)?;
     let mut builder = GraphBuilder::new(placement.resources.clone());
     for index in 0..file.len() {
-        let start = file.start_ns[index];
-        let kind = match start {
-            Some(_) => node_kind(file, index, placement.on_device(index)),
-            // Nodes before the recording are not drawn.
-            None => ReplayKind::Boundary,
-        };
-        let node = ReplayNode {
-            kind,
-            resource: placement.nodes[index],
-            start: Some(TimeNs(start.unwrap_or(first))),
-            duration: DurationNs(file.inclusive_ns[index]),
-        };
+        let mut node = placement.node(file, index);
+        node.duration = DurationNs(file.inclusive_ns[index]);
+        // Nodes before the recording are not drawn.
+        if node.start.is_none() {
+            (node.kind, node.start) = (ReplayKind::Boundary, Some(TimeNs(first)));
+        }
         builder.push(node, []);
     }
     builder.finish().map_err(ConvertError::Replay)
@@ -264,6 +232,16 @@ impl Placement {
         }
         let resources = known.into_values().collect();
         Placement { resources, nodes }
+    }
+
+    /// Returns a node with the times that the file states.
+    fn node(&self, file: &ChakraGraph, index: usize) -> ReplayNode {
+        ReplayNode {
+            kind: node_kind(file, index, self.on_device(index)),
+            resource: self.nodes[index],
+            start: file.start_ns[index].map(TimeNs),
+            duration: DurationNs(file.duration_ns[index]),
+        }
     }
 
     fn on_device(&self, index: usize) -> bool {

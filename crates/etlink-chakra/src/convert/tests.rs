@@ -5,7 +5,7 @@ use crate::WriteOptions;
 use crate::et::write_et;
 use crate::etplus::write_etplus;
 use crate::read::{ChakraGraph, read};
-use crate::testing::sample;
+use crate::tests::sample;
 use etlink_kineto::KinetoReadOptions;
 use etlink_link::ranks::{GroupIdentity, Peers, RankSet};
 use etlink_link::{LinkOptions, LinkedTrace};

@@ -7,7 +7,7 @@ use crate::messages::{Losses, for_each_message, write_json};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node};
 use crate::read::{ChakraGraph, NodePlacement, read};
-use crate::testing::sample;
+use crate::tests::sample;
 use etlink_link::NodeKind;
 use etlink_model::{HostThread, TrackLabel};
 use std::collections::BTreeSet;

@@ -10,15 +10,17 @@ use crate::{CommDecision, Demotion, WriteOptions};
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{CollectiveRef, LinkedTrace};
 use etlink_model::{CollectiveKind, GlobalRank, NameId, NodeIdx, dtype_bytes};
+use std::borrow::Cow;
 
 /// Simulated form of a communication node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SimulatedComm<'t> {
     /// COMM_COLL_NODE.
     Collective {
         kind: CollectiveCommType,
         bytes: i64,
-        group: PgName<'t>,
+        /// Value of `pg_name`; `None` for all ranks.
+        group: Option<Cow<'t, str>>,
     },
     /// COMM_SEND_NODE or COMM_RECV_NODE; ranks are global.
     PointToPoint {
@@ -32,13 +34,12 @@ pub(crate) enum SimulatedComm<'t> {
 impl SimulatedComm<'_> {
     /// Returns the name of the node: kind and group, or peer.
     pub(crate) fn name(&self) -> String {
-        match *self {
+        match self {
             SimulatedComm::Collective { kind, group, .. } => {
                 let kind = kind.as_str_name().to_ascii_lowercase();
                 match group {
-                    PgName::All => kind,
-                    PgName::Named(name) => format!("{kind}, group {name}"),
-                    PgName::Numbered(number) => format!("{kind}, group {number}"),
+                    None => kind,
+                    Some(name) => format!("{kind}, group {name}"),
                 }
             }
             SimulatedComm::PointToPoint {
@@ -47,17 +48,6 @@ impl SimulatedComm<'_> {
             SimulatedComm::PointToPoint { peer, .. } => format!("recv from {peer}"),
         }
     }
-}
-
-/// Value of `pg_name`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PgName<'t> {
-    /// Absent: simulators use all ranks.
-    All,
-    /// Name of the group in the trace.
-    Named(&'t str),
-    /// Number of the group among the groups of all ranks.
-    Numbered(u32),
 }
 
 /// Returns the communication of node `index`; `None` if the node does not communicate. Only one
@@ -96,7 +86,7 @@ fn apply_decision<'t>(
     };
     match &mut comm {
         SimulatedComm::Collective { bytes, group, .. } => {
-            (*bytes, *group) = (size, number.map_or(PgName::All, PgName::Numbered))
+            (*bytes, *group) = (size, number.map(|number| number.to_string().into()))
         }
         SimulatedComm::PointToPoint { bytes, .. } => *bytes = size,
     }
@@ -144,11 +134,7 @@ fn classify<'t>(
     Ok(SimulatedComm::Collective {
         kind,
         bytes,
-        group: if all {
-            PgName::All
-        } else {
-            PgName::Named(name)
-        },
+        group: (!all).then_some(name.into()),
     })
 }
 
@@ -240,7 +226,7 @@ fn point_to_point<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::comm;
+    use crate::tests::comm;
     use etlink_model::Collective;
 
     fn verdict(name: &str, change: impl FnOnce(&mut Collective)) -> Result<(u64, i64), Demotion> {
@@ -455,13 +441,10 @@ mod tests {
                 names: &trace.device.names,
             },
         ) {
+            Ok(SimulatedComm::Collective { group: None, .. }) => "all".to_owned(),
             Ok(SimulatedComm::Collective {
-                group: PgName::All, ..
-            }) => "all".to_owned(),
-            Ok(SimulatedComm::Collective {
-                group: PgName::Named(name),
-                ..
-            }) => name.to_owned(),
+                group: Some(name), ..
+            }) => name.into_owned(),
             other => format!("{other:?}"),
         };
         assert_eq!(
@@ -480,13 +463,13 @@ mod tests {
         let comm = SimulatedComm::Collective {
             kind: CollectiveCommType::AllReduce,
             bytes: 8,
-            group: PgName::Named("0"),
+            group: Some("0".into()),
         };
-        let settle = |fate| apply_decision(comm, fate);
+        let settle = |fate| apply_decision(comm.clone(), fate);
         let want = SimulatedComm::Collective {
             kind: CollectiveCommType::AllReduce,
             bytes: 64,
-            group: PgName::Numbered(2),
+            group: Some("2".into()),
         };
         assert_eq!(
             settle(CommDecision::Communication {

@@ -11,8 +11,6 @@
 
 pub(crate) mod attributes;
 pub(crate) mod communication;
-pub(crate) mod json_objects;
-mod jsonizer;
 pub(crate) mod metadata;
 mod node;
 mod part;
@@ -28,9 +26,7 @@ mod attribute_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use jsonizer::read_jsonizer;
-
-pub(crate) use read::{MessageReader, NextMessage, is_metadata, read_et};
+pub(crate) use read::{MessageReader, NextMessage, is_metadata, read_et, read_jsonizer};
 
 use crate::ordered_writer;
 use crate::{WriteOptions, WriteSummary};

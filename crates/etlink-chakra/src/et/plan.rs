@@ -2,7 +2,7 @@
 
 use super::part::PartGraph;
 use super::roofline::RooflineWorks;
-use super::rounding::TrackRounding;
+use super::rounding::Rounding;
 use super::weights::EdgeWeights;
 use crate::{LatencyMode, TracePart, WriteOptions};
 use etlink_link::ranks::RankSummary;
@@ -52,31 +52,6 @@ impl EtPlan {
         options: &WriteOptions<'_>,
     ) -> EtPlan {
         let nodes = &graph.nodes;
-        let mut plan = EtPlan::unrounded(trace, graph, turns, weights, options);
-        let passive = plan.passive_threads(trace, graph, options);
-        plan.round(graph, options, &passive, TrackRounding::of(trace));
-        // Only then do ids differ from the nodes' numbers.
-        if options.latency == LatencyMode::Node || options.no_gaps {
-            let mut next = 0;
-            for node in nodes.indices() {
-                next += u64::from(plan.has_latency_node(node));
-                plan.ids.push(next);
-                let kind = nodes.kind[node.index()];
-                next += u64::from(plan.is_written(node, kind, options));
-            }
-        }
-        plan
-    }
-
-    /// Builds the plan without durations in microseconds.
-    fn unrounded(
-        trace: &LinkedTrace,
-        graph: &PartGraph<'_>,
-        turns: CommTurns,
-        weights: Option<EdgeWeights>,
-        options: &WriteOptions<'_>,
-    ) -> EtPlan {
-        let nodes = &graph.nodes;
         // These computations are independent.
         let ((with, mut duration), (mut latency, first_slice)) = rayon::join(
             || joined(graph),
@@ -110,7 +85,7 @@ impl EtPlan {
             Some(transfers) => transfers.clone(),
             None => transfers(trace),
         };
-        EtPlan {
+        let mut plan = EtPlan {
             with,
             duration,
             latency,
@@ -122,39 +97,42 @@ impl EtPlan {
             roofline,
             weights,
             transfers,
+        };
+        plan.round(trace, graph, options);
+        // Only then do ids differ from the nodes' numbers.
+        if options.latency == LatencyMode::Node || options.no_gaps {
+            let mut next = 0;
+            for node in nodes.indices() {
+                next += u64::from(plan.has_latency_node(node));
+                plan.ids.push(next);
+                let kind = nodes.kind[node.index()];
+                next += u64::from(plan.is_written(node, kind, options));
+            }
         }
-    }
-
-    /// Returns the threads whose gaps take no time; empty if all gaps take time.
-    fn passive_threads(
-        &self,
-        trace: &LinkedTrace,
-        graph: &PartGraph<'_>,
-        options: &WriteOptions<'_>,
-    ) -> Vec<bool> {
-        if graph.takes.is_empty() && options.part != TracePart::Communication {
-            trace.passive_threads()
-        } else {
-            vec![]
-        }
+        plan
     }
 
     /// Rounds the times of nodes. Gaps of a passive thread take no time: simulators run one host
     /// node at a time, and these gaps would delay the threads that do the work.
-    fn round(
-        &mut self,
-        graph: &PartGraph<'_>,
-        options: &WriteOptions<'_>,
-        passive: &[bool],
-        mut rounding: TrackRounding,
-    ) {
+    fn round(&mut self, trace: &LinkedTrace, graph: &PartGraph<'_>, options: &WriteOptions<'_>) {
+        // Empty if all gaps take time.
+        let passive = if graph.takes.is_empty() && options.part != TracePart::Communication {
+            trace.passive_threads()
+        } else {
+            vec![]
+        };
+        // Each thread and queue carries its own remainder, because each has its own sum to preserve.
+        let device = &trace.device;
+        let tracks = [device.threads.len(), device.queues.len()];
+        let [mut threads, mut queues] = tracks.map(Rounding::new);
         let (nodes, mode) = (&graph.nodes, options.latency);
         let takes = self.serialized_takes(graph);
         self.duration_us.reserve(nodes.len());
         for node in 0..nodes.len() {
             let take = match &takes {
                 Some(takes) => takes[node],
-                None => self.own_take(node, mode),
+                None if mode == LatencyMode::Fold => self.duration[node] + self.latency[node],
+                None => self.duration[node],
             };
             let at = nodes.track[node];
             let on_device = nodes.on_device[node];
@@ -168,13 +146,7 @@ impl EtPlan {
                 }
                 continue;
             }
-            // Each thread and queue carries its own remainder, because each has its own sum to
-            // preserve.
-            let rounding = if on_device {
-                &mut rounding.queues
-            } else {
-                &mut rounding.threads
-            };
+            let rounding = if on_device { &mut queues } else { &mut threads };
             if mode == LatencyMode::Node {
                 self.latency_us
                     .push(rounding.micros(at, self.latency[node]));
@@ -200,15 +172,6 @@ impl EtPlan {
             takes[with.index()] += take;
         }
         Some(takes)
-    }
-
-    /// Returns the time of a node alone, including its latency if that is folded in.
-    fn own_take(&self, node: usize, mode: LatencyMode) -> DurationNs {
-        let mut take = self.duration[node];
-        if mode == LatencyMode::Fold {
-            take += self.latency[node];
-        }
-        take
     }
 
     /// Returns the id of a node, or of the node it is merged with.

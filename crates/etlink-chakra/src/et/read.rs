@@ -1,4 +1,4 @@
-//! Reads varint-delimited Chakra messages.
+//! Reads Chakra messages into columns: varint-delimited, or as JSON.
 //!
 //! Damage affects only its own message: a node that cannot be decoded is skipped, a string that is
 //! not UTF-8 is repaired, a truncated tail ends the file. A length is trusted only as far as bytes
@@ -10,10 +10,11 @@ use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
 use crate::read::graph::{ChakraGraph, DepLatencies, FileKind, GraphNode};
+use crate::wire::json::{ChakraMessage, decode_object, json_objects};
 use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
 use crate::wire::schema::{io_info, list, metadata, node as field};
 use etlink_model::TrackLabel;
-use prost::DecodeError;
+use prost::{DecodeError, Message};
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
@@ -24,52 +25,62 @@ const DATA_LATENCIES: &[u8] = b"data_latency_ns";
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
 pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
-    let mut graph = ChakraGraph {
-        format: FileKind::ChakraEt,
-        ..ChakraGraph::default()
-    };
+    let mut reader = GraphReader::new(FileKind::ChakraEt);
     let mut messages = MessageReader::new(source);
-    let (mut message, mut scratch) = (vec![], DepBuffers::default());
-    let mut context = FileContext::default();
+    let mut message = vec![];
     let mut first = true;
     loop {
-        let offset = messages.offset;
+        reader.offset = messages.offset;
         match messages.next(&mut message)? {
             NextMessage::End => break,
             NextMessage::Cut(detail) => {
-                note_finding(&mut graph, FindingKind::Truncated, offset, detail);
+                reader.note(FindingKind::Truncated, detail);
                 break;
             }
             NextMessage::Message => {}
         }
-        let metadata = std::mem::take(&mut first) && is_metadata(&message);
-        if metadata {
-            read_metadata(&mut graph, &message, offset);
-            context = FileContext::of(&graph);
-        } else {
-            if offset == 0 {
-                note_finding(&mut graph, FindingKind::NoMetadata, offset, String::new());
-            }
-            if let Err(error) = read_node(&mut graph, &message, offset, context, &mut scratch) {
-                note_finding(
-                    &mut graph,
-                    FindingKind::Undecodable,
-                    offset,
-                    error.to_string(),
-                );
-            }
+        if std::mem::take(&mut first) && is_metadata(&message) {
+            reader.read_metadata(&message);
+            continue;
+        }
+        if reader.offset == 0 {
+            reader.note(FindingKind::NoMetadata, String::new());
+        }
+        if let Err(error) = reader.read_node(&message) {
+            reader.note(FindingKind::Undecodable, error.to_string());
         }
     }
-    graph.bytes = messages.offset;
-    Ok(graph)
+    reader.graph.bytes = messages.offset;
+    Ok(reader.graph)
 }
 
-fn note_finding(graph: &mut ChakraGraph, kind: FindingKind, offset: u64, detail: String) {
-    graph.findings.note(kind, || FindingExample {
-        offset: Some(offset),
-        detail,
-        ..FindingExample::default()
-    });
+/// Reads the output of `chakra_jsonizer`: the same messages as concatenated JSON objects.
+pub(crate) fn read_jsonizer(source: impl Read) -> ChakraGraph {
+    let mut reader = GraphReader::new(FileKind::ChakraJson);
+    let mut objects = json_objects(source);
+    let mut first = true;
+    while let Some(object) = objects.next() {
+        let is_first = std::mem::take(&mut first);
+        let message = object.and_then(|object| decode_object(object.get(), is_first));
+        let read = message.map(|message| match message {
+            ChakraMessage::Metadata(metadata) => {
+                reader.read_metadata(&metadata.encode_to_vec());
+                Ok(())
+            }
+            ChakraMessage::Node(node) => reader.read_node(&node.encode_to_vec()),
+        });
+        match read {
+            Err(error) if error.is_eof() => {
+                reader.note(FindingKind::Truncated, error.to_string());
+            }
+            Err(error) => reader.note(FindingKind::Undecodable, error.to_string()),
+            Ok(Err(error)) => reader.note(FindingKind::Undecodable, error.to_string()),
+            Ok(Ok(())) => {}
+        }
+        reader.offset = objects.byte_offset() as u64;
+    }
+    reader.graph.bytes = objects.byte_offset() as u64;
+    reader.graph
 }
 
 pub(crate) enum NextMessage {
@@ -166,76 +177,170 @@ pub(crate) fn is_metadata(mut message: &[u8]) -> bool {
     true
 }
 
-fn read_metadata(graph: &mut ChakraGraph, mut message: &[u8], offset: u64) {
-    while let Ok((tag, Field::Block(block))) = next_field(&mut message) {
-        let pair = match (tag, attr(block)) {
-            (metadata::VERSION, _) => {
-                Some(("version".to_owned(), text(block, graph, None, offset)))
-            }
-            (_, Ok(attr)) => Some((
-                text(attr.name, graph, None, offset),
-                value_text(attr.value, graph, offset),
-            )),
-            _ => None,
-        };
-        graph.metadata.extend(pair);
-    }
-}
-
-fn value_text(value: AttrValue<'_>, graph: &mut ChakraGraph, offset: u64) -> String {
-    match value {
-        AttrValue::Absent => String::new(),
-        AttrValue::Int(number) => number.to_string(),
-        AttrValue::Float(number) => number.to_string(),
-        AttrValue::Text(bytes) => text(bytes, graph, None, offset),
-        AttrValue::List | AttrValue::IntList(_) => "[…]".to_owned(),
-    }
-}
-
-fn text(bytes: &[u8], graph: &mut ChakraGraph, id: Option<u64>, offset: u64) -> String {
-    if std::str::from_utf8(bytes).is_err() {
-        invalid_utf8(graph, id, "", offset);
-    }
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn invalid_utf8(graph: &mut ChakraGraph, id: Option<u64>, name: &str, offset: u64) {
-    graph
-        .findings
-        .note(FindingKind::InvalidUtf8, || FindingExample {
-            id,
-            name: name.to_owned(),
-            offset: Some(offset),
-            detail: String::new(),
-            ..FindingExample::default()
-        });
-}
-
-/// Information in the first message that applies to all nodes.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct FileContext {
+/// Reader of messages into columns.
+#[derive(Default)]
+struct GraphReader {
+    graph: ChakraGraph,
+    /// Offset of the message in the file.
+    offset: u64,
+    /// Attributes that nodes have, if the first message states them.
     set: Option<AttributeSet>,
     /// Process of threads that name none.
     pid: Option<i64>,
+    // Lists of the node being read.
+    ctrl_deps: Vec<u64>,
+    data_deps: Vec<u64>,
+    latencies: DepLatencies,
+    list: Vec<u64>,
 }
 
-impl FileContext {
-    pub(crate) fn of(graph: &ChakraGraph) -> FileContext {
-        FileContext {
-            set: graph.attribute_set(),
-            pid: graph
-                .metadata_int(THREAD_PID)
-                .or_else(|| graph.metadata_int("pid")),
+impl GraphReader {
+    fn new(format: FileKind) -> GraphReader {
+        let mut reader = GraphReader::default();
+        reader.graph.format = format;
+        reader
+    }
+
+    fn note(&mut self, kind: FindingKind, detail: String) {
+        let offset = Some(self.offset);
+        self.graph.findings.note(kind, || FindingExample {
+            offset,
+            detail,
+            ..FindingExample::default()
+        });
+    }
+
+    fn note_node(&mut self, kind: FindingKind, (id, name): (u64, &str), detail: String) {
+        let offset = Some(self.offset);
+        self.graph.findings.note(kind, || FindingExample {
+            id: Some(id),
+            name: name.to_owned(),
+            offset,
+            detail,
+            ..FindingExample::default()
+        });
+    }
+
+    fn read_metadata(&mut self, mut message: &[u8]) {
+        while let Ok((tag, Field::Block(block))) = next_field(&mut message) {
+            let pair = match (tag, attr(block)) {
+                (metadata::VERSION, _) => Some(("version".to_owned(), self.text(block))),
+                (_, Ok(attr)) => Some((self.text(attr.name), self.value_text(attr.value))),
+                _ => None,
+            };
+            self.graph.metadata.extend(pair);
+        }
+        self.set = self.graph.attribute_set();
+        let pid = self.graph.metadata_int(THREAD_PID);
+        self.pid = pid.or_else(|| self.graph.metadata_int("pid"));
+    }
+
+    fn value_text(&mut self, value: AttrValue<'_>) -> String {
+        match value {
+            AttrValue::Absent => String::new(),
+            AttrValue::Int(number) => number.to_string(),
+            AttrValue::Float(number) => number.to_string(),
+            AttrValue::Text(bytes) => self.text(bytes),
+            AttrValue::List | AttrValue::IntList(_) => "[…]".to_owned(),
         }
     }
 
-    /// Returns true if the first message states which attributes nodes have.
-    pub(crate) fn is_stated(self) -> bool {
-        self.set.is_some()
+    fn text(&mut self, bytes: &[u8]) -> String {
+        if std::str::from_utf8(bytes).is_err() {
+            self.note(FindingKind::InvalidUtf8, String::new());
+        }
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    fn read_node(&mut self, mut message: &[u8]) -> Result<(), DecodeError> {
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        self.latencies.clear();
+        let (mut node, mut seen) = (GraphNode::default(), SeenFields::default());
+        while !message.is_empty() {
+            match next_field(&mut message)? {
+                (field::ID, Field::Number(id)) => node.id = id,
+                (field::NAME, Field::Block(name)) => seen.name = name,
+                (field::TYPE, Field::Number(number)) => {
+                    let known = i32::try_from(number)
+                        .ok()
+                        .and_then(|number| NodeType::try_from(number).ok());
+                    node.node_type = known.unwrap_or(NodeType::InvalidNode);
+                }
+                // Packed or one by one: protobuf readers must accept both.
+                (field::CTRL_DEPS, list) => numbers(list, &mut self.ctrl_deps)?,
+                (field::DATA_DEPS, list) => numbers(list, &mut self.data_deps)?,
+                (field::START_TIME_MICROS, Field::Number(start)) => seen.start_us = start,
+                (field::DURATION_MICROS, Field::Number(duration)) => seen.duration_us = duration,
+                (field::INPUTS | field::OUTPUTS, Field::Block(texts)) => {
+                    seen.bad_text |= !all_utf8(texts)?;
+                }
+                (field::ATTR, Field::Block(block)) => {
+                    let attr = attr(block)?;
+                    if !self.read_list(&mut seen, attr)? {
+                        read_attribute(&mut node, &mut seen, attr);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.finish(node, &seen);
+        Ok(())
+    }
+
+    /// Appends a node after all its fields have been read.
+    fn finish(&mut self, mut node: GraphNode<'_>, seen: &SeenFields<'_>) {
+        let [name, kind] = [seen.name, seen.kind].map(String::from_utf8_lossy);
+        if seen.bad_text || matches!(name, Cow::Owned(_)) {
+            self.note_node(FindingKind::InvalidUtf8, (node.id, &name), String::new());
+        }
+        if let Some(attr) = seen.wrong_type {
+            let detail = String::from_utf8_lossy(attr).into_owned();
+            self.note_node(FindingKind::WrongAttrType, (node.id, &name), detail);
+        }
+        let names = &mut self.graph.names;
+        let mut intern = |text| names.intern(&String::from_utf8_lossy(text));
+        node.place.pid = seen
+            .pid
+            .map(&mut intern)
+            .map(TrackLabel::Text)
+            .or(node.place.pid);
+        node.place.tid = seen
+            .tid
+            .map(&mut intern)
+            .map(TrackLabel::Text)
+            .or(node.place.tid);
+        node.comm.group = seen.group.map(intern);
+        let exact = self
+            .set
+            .and(seen.ns)
+            .and_then(|ns| joined_times(seen.start_us, &ns));
+        let (exact_start, exact_duration) = exact.unzip();
+        // Chakra's own converter never sets the start, so 0 means unknown.
+        let start_ns = i64::try_from(seen.start_us)
+            .ok()
+            .and_then(|us| us.checked_mul(1000))
+            // Proto3 omits a 0, so 0 and absent are the same.
+            .filter(|start| *start > 0);
+        node.start_ns = node.start_ns.or(exact_start).or(start_ns);
+        let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);
+        let stock_duration_ns = duration_us.saturating_mul(1000);
+        node.stock_duration_ns = Some(stock_duration_ns);
+        let stated = seen.duration_ns.or(exact_duration);
+        node.duration_ns = stated.unwrap_or(stock_duration_ns);
+        node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
+        let mut node = GraphNode {
+            name: &name,
+            kind: &kind,
+            ..node
+        };
+        self.complete(&mut node);
+        self.graph.push_latencies(&self.latencies);
+        self.graph.push(&node, &self.ctrl_deps, &self.data_deps);
     }
 
     /// Adds attributes that a node omits because the first message implies them.
-    pub(crate) fn complete(self, node: &mut GraphNode<'_>) {
+    fn complete(&self, node: &mut GraphNode<'_>) {
         let Some(set) = self.set else { return };
         let is_cpu_op = *node.is_cpu_op.get_or_insert(false);
         if set == AttributeSet::Minimal {
@@ -248,16 +353,37 @@ impl FileContext {
             node.place.pid = self.pid.map(TrackLabel::Int);
         }
     }
-}
 
-/// Reusable buffers.
-#[derive(Default)]
-struct DepBuffers {
-    ctrl_deps: Vec<u64>,
-    data_deps: Vec<u64>,
-    latencies: DepLatencies,
-    /// List being read.
-    list: Vec<u64>,
+    /// Keeps a list of numbers that is used here. Returns true if it is one.
+    fn read_list(
+        &mut self,
+        seen: &mut SeenFields<'_>,
+        attr: Attr<'_>,
+    ) -> Result<bool, DecodeError> {
+        let AttrValue::IntList(mut block) = attr.value else {
+            return Ok(false);
+        };
+        if ![CTRL_LATENCIES, DATA_LATENCIES, NS.as_bytes()].contains(&attr.name) {
+            return Ok(false);
+        }
+        self.list.clear();
+        while !block.is_empty() {
+            if let (list::VALUES, values) = next_field(&mut block)? {
+                numbers(values, &mut self.list)?;
+            }
+        }
+        let values = self.list.iter().map(|bits| bits.cast_signed());
+        match attr.name {
+            CTRL_LATENCIES => self.latencies.ctrl.extend(values),
+            DATA_LATENCIES => self.latencies.data.extend(values),
+            // A list of a different length was not written by etlink.
+            _ => {
+                let pair = <[u64; 2]>::try_from(&self.list[..]).ok();
+                seen.ns = pair.map(|pair| pair.map(u64::cast_signed));
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Strings and attributes of a node collected while its fields are read.
@@ -278,147 +404,6 @@ struct SeenFields<'a> {
     wrong_type: Option<&'a [u8]>,
 }
 
-fn read_node(
-    graph: &mut ChakraGraph,
-    mut message: &[u8],
-    offset: u64,
-    context: FileContext,
-    scratch: &mut DepBuffers,
-) -> Result<(), DecodeError> {
-    scratch.ctrl_deps.clear();
-    scratch.data_deps.clear();
-    scratch.latencies.clear();
-    let (mut node, mut seen) = (GraphNode::default(), SeenFields::default());
-    while !message.is_empty() {
-        match next_field(&mut message)? {
-            (field::ID, Field::Number(id)) => node.id = id,
-            (field::NAME, Field::Block(name)) => seen.name = name,
-            (field::TYPE, Field::Number(number)) => {
-                let known = i32::try_from(number)
-                    .ok()
-                    .and_then(|number| NodeType::try_from(number).ok());
-                node.node_type = known.unwrap_or(NodeType::InvalidNode);
-            }
-            // Packed or one by one: protobuf readers must accept both.
-            (field::CTRL_DEPS, list) => numbers(list, &mut scratch.ctrl_deps)?,
-            (field::DATA_DEPS, list) => numbers(list, &mut scratch.data_deps)?,
-            (field::START_TIME_MICROS, Field::Number(start)) => seen.start_us = start,
-            (field::DURATION_MICROS, Field::Number(duration)) => seen.duration_us = duration,
-            (field::INPUTS | field::OUTPUTS, Field::Block(texts)) => {
-                seen.bad_text |= !all_utf8(texts)?;
-            }
-            (field::ATTR, Field::Block(block)) => {
-                let attr = attr(block)?;
-                if !read_list(scratch, &mut seen, attr)? {
-                    read_attribute(&mut node, &mut seen, attr);
-                }
-            }
-            _ => {}
-        }
-    }
-    finish(graph, node, &seen, offset, context, scratch);
-    Ok(())
-}
-
-/// Appends a node after all its fields have been read.
-fn finish(
-    graph: &mut ChakraGraph,
-    mut node: GraphNode<'_>,
-    seen: &SeenFields<'_>,
-    offset: u64,
-    context: FileContext,
-    scratch: &DepBuffers,
-) {
-    let (name, kind) = (
-        String::from_utf8_lossy(seen.name),
-        String::from_utf8_lossy(seen.kind),
-    );
-    if seen.bad_text || matches!(name, Cow::Owned(_)) {
-        invalid_utf8(graph, Some(node.id), &name, offset);
-    }
-    if let Some(attr) = seen.wrong_type {
-        let detail = String::from_utf8_lossy(attr).into_owned();
-        graph
-            .findings
-            .note(FindingKind::WrongAttrType, || FindingExample {
-                id: Some(node.id),
-                name: name.clone().into_owned(),
-                offset: Some(offset),
-                detail,
-                ..FindingExample::default()
-            });
-    }
-    for (label, text) in [
-        (&mut node.place.pid, seen.pid),
-        (&mut node.place.tid, seen.tid),
-    ] {
-        *label = text
-            .map(|text| TrackLabel::Text(graph.names.intern(&String::from_utf8_lossy(text))))
-            .or(*label);
-    }
-    node.comm.group = seen
-        .group
-        .map(|group| graph.names.intern(&String::from_utf8_lossy(group)));
-    node.is_cpu_op = seen.is_cpu_op.map(|flag| flag != 0);
-    let exact = if context.is_stated() { seen.ns } else { None };
-    let exact = exact.and_then(|ns| joined_times(seen.start_us, &ns));
-    // Chakra's own converter never sets the start, so 0 means unknown.
-    let start_ns = i64::try_from(seen.start_us)
-        .ok()
-        .and_then(|us| us.checked_mul(1000))
-        // Proto3 omits a 0, so 0 and absent are the same.
-        .filter(|start| *start > 0);
-    let exact_start = exact.map(|(start, _)| start);
-    node.start_ns = node.start_ns.or(exact_start).or(start_ns);
-    let duration_us = i64::try_from(seen.duration_us).unwrap_or(i64::MAX);
-    let exact_duration = exact.map(|(_, duration)| duration);
-    node.duration_ns = seen
-        .duration_ns
-        .or(exact_duration)
-        .unwrap_or_else(|| duration_us.saturating_mul(1000));
-    node.stock_duration_ns = Some(duration_us.saturating_mul(1000));
-    let mut node = GraphNode {
-        name: &name,
-        kind: &kind,
-        ..node
-    };
-    context.complete(&mut node);
-    graph.push_latencies(&scratch.latencies);
-    graph.push(&node, &scratch.ctrl_deps, &scratch.data_deps);
-}
-
-/// Keeps a list of numbers that is used here. Returns true if it is one.
-fn read_list(
-    scratch: &mut DepBuffers,
-    seen: &mut SeenFields<'_>,
-    attr: Attr<'_>,
-) -> Result<bool, DecodeError> {
-    let AttrValue::IntList(mut block) = attr.value else {
-        return Ok(false);
-    };
-    if ![CTRL_LATENCIES, DATA_LATENCIES, NS.as_bytes()].contains(&attr.name) {
-        return Ok(false);
-    }
-    scratch.list.clear();
-    while !block.is_empty() {
-        if let (list::VALUES, values) = next_field(&mut block)? {
-            numbers(values, &mut scratch.list)?;
-        }
-    }
-    let values = scratch.list.iter().map(|bits| bits.cast_signed());
-    match attr.name {
-        CTRL_LATENCIES => scratch.latencies.ctrl.extend(values),
-        DATA_LATENCIES => scratch.latencies.data.extend(values),
-        // A list of a different length was not written by etlink.
-        _ => {
-            let pair = <[u64; 2]>::try_from(&scratch.list[..]).ok();
-            seen.ns = pair.map(|pair| pair.map(u64::cast_signed));
-        }
-    }
-    Ok(true)
-}
-
-/// Keeps the attributes that are used here.
 fn read_attribute<'a>(node: &mut GraphNode<'_>, seen: &mut SeenFields<'a>, attr: Attr<'a>) {
     seen.bad_text |= std::str::from_utf8(attr.name).is_err();
     if let AttrValue::Text(text) = attr.value {

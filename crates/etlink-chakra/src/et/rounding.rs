@@ -4,7 +4,6 @@
 //! short kernels into nothing. Here the error of a duration is carried over to the next one on the
 //! same thread or queue, so the sum of any run of durations is correct to half a microsecond.
 
-use etlink_link::LinkedTrace;
 use etlink_model::{DurationNs, TrackIdx};
 
 const NS_PER_US: i64 = 1000;
@@ -33,23 +32,6 @@ impl Rounding {
         // The remainder is between -500 and 499 ns, and is added to the next duration.
         *carry = due - micros * NS_PER_US;
         u64::try_from(micros).unwrap_or(0)
-    }
-}
-
-/// Rounding remainders of all threads and of all queues.
-#[derive(Debug, Default)]
-pub(crate) struct TrackRounding {
-    pub(crate) threads: Rounding,
-    pub(crate) queues: Rounding,
-}
-
-impl TrackRounding {
-    /// Creates the remainders before the first node of a trace.
-    pub(crate) fn of(trace: &LinkedTrace) -> TrackRounding {
-        TrackRounding {
-            threads: Rounding::new(trace.device.threads.len()),
-            queues: Rounding::new(trace.device.queues.len()),
-        }
     }
 }
 

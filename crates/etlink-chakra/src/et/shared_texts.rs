@@ -41,12 +41,12 @@ impl<'t> SharedTexts<'t> {
         plan: &EtPlan,
         options: &WriteOptions<'_>,
     ) -> SharedTexts<'t> {
-        let uses = SharedUses::of(trace, graph, plan, options);
+        let [schemas, types] = shared_uses(trace, graph, plan, options);
         let host = trace.host.as_ref();
         let names = host.map_or(&trace.device.names, |host| &host.names);
         SharedTexts {
-            op_schemas: TextList::of(&uses.schemas, names),
-            argument_types: TextList::of(&uses.types, names),
+            op_schemas: TextList::of(&schemas, names),
+            argument_types: TextList::of(&types, names),
         }
     }
 
@@ -80,58 +80,44 @@ impl<'t> SharedTexts<'t> {
     }
 }
 
-/// Number of uses of each text that can be shared.
-#[derive(Debug, Default)]
-struct SharedUses {
-    schemas: TextUses,
-    types: TextUses,
+/// Returns the number of uses of each schema and of each list of types, by the number of its name,
+/// in ops whose first slices are written. O(ops).
+fn shared_uses(
+    trace: &LinkedTrace,
+    graph: &PartGraph<'_>,
+    plan: &EtPlan,
+    options: &WriteOptions<'_>,
+) -> [Vec<u32>; 2] {
+    let (mut schemas, mut types) = (vec![], vec![]);
+    if options.attributes == AttributeSet::Minimal {
+        return [schemas, types];
+    }
+    for (op, slice) in plan.first_slice.iter().enumerate() {
+        let is_written = slice
+            .get()
+            .is_some_and(|slice| plan.is_written(slice, graph.nodes.kind[slice.index()], options));
+        if !is_written {
+            continue;
+        }
+        let Some(host) = &trace.host else {
+            count(&mut types, trace.device.ops.types[op]);
+            continue;
+        };
+        if let Some(node) = trace.op_host[op].get() {
+            let (nodes, node) = (&host.nodes, node.index());
+            count(&mut schemas, nodes.op_schema[node]);
+            count(&mut types, nodes.inputs[node].types);
+            count(&mut types, nodes.outputs[node].types);
+        }
+    }
+    [schemas, types]
 }
 
-impl SharedUses {
-    /// Counts the texts of ops whose first slices are written. O(ops).
-    fn of(
-        trace: &LinkedTrace,
-        graph: &PartGraph<'_>,
-        plan: &EtPlan,
-        options: &WriteOptions<'_>,
-    ) -> SharedUses {
-        let mut uses = SharedUses::default();
-        if options.attributes == AttributeSet::Minimal {
-            return uses;
-        }
-        for (op, slice) in plan.first_slice.iter().enumerate() {
-            let is_written = slice.get().is_some_and(|slice| {
-                plan.is_written(slice, graph.nodes.kind[slice.index()], options)
-            });
-            if !is_written {
-                continue;
-            }
-            let Some(host) = &trace.host else {
-                uses.types.count(trace.device.ops.types[op]);
-                continue;
-            };
-            if let Some(node) = trace.op_host[op].get() {
-                let (nodes, node) = (&host.nodes, node.index());
-                uses.schemas.count(nodes.op_schema[node]);
-                uses.types.count(nodes.inputs[node].types);
-                uses.types.count(nodes.outputs[node].types);
-            }
-        }
-        uses
+fn count(uses: &mut Vec<u32>, name: NameId) {
+    if uses.len() <= name.index() {
+        uses.resize(name.index() + 1, 0);
     }
-}
-
-/// Number of uses of each name in a table, by the name's number.
-#[derive(Debug, Default)]
-struct TextUses(Vec<u32>);
-
-impl TextUses {
-    fn count(&mut self, name: NameId) {
-        if self.0.len() <= name.index() {
-            self.0.resize(name.index() + 1, 0);
-        }
-        self.0[name.index()] += 1;
-    }
+    uses[name.index()] += 1;
 }
 
 /// Selected texts of a table of names, and the position of each.
@@ -148,9 +134,9 @@ impl<'t> TextList<'t> {
     /// Selects the texts that save most, as far as there is room, and orders them by savings.
     /// Numbers of names do not influence the order, because they differ between exports of one
     /// recording.
-    fn of(uses: &TextUses, names: &'t Names) -> TextList<'t> {
+    fn of(uses: &[u32], names: &'t Names) -> TextList<'t> {
         let mut wanted: Vec<(usize, NameId)> = vec![];
-        for (index, &uses) in uses.0.iter().enumerate() {
+        for (index, &uses) in uses.iter().enumerate() {
             let name = NameId::new(index);
             let length = names.get(name).len();
             let inline = length.saturating_mul(uses as usize);
@@ -170,7 +156,7 @@ impl<'t> TextList<'t> {
         let mut list = TextList {
             texts: vec![],
             references: vec![],
-            places: vec![u32::MAX; uses.0.len()],
+            places: vec![u32::MAX; uses.len()],
         };
         for (place, (_, name)) in (0..).zip(wanted) {
             list.places[name.index()] = place;
@@ -193,7 +179,7 @@ mod tests {
     #[test]
     fn what_is_long_and_often_used_is_shared_as_far_as_there_is_room() {
         let mut names = Names::default();
-        let mut uses = TextUses::default();
+        let mut uses = vec![];
         let long = "x".repeat(LIST_BYTES);
         for (text, times) in [
             ("Tensor(float) c", 9),
@@ -203,7 +189,7 @@ mod tests {
             ("Tensor(float) a", 9),
         ] {
             let name = names.intern(text);
-            (0..times).for_each(|_| uses.count(name));
+            (0..times).for_each(|_| count(&mut uses, name));
         }
         let list = TextList::of(&uses, &names);
         assert_eq!(list.texts, ["Tensor(float) a", "Tensor(float) c"]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::agreement::{agree, simulated_sizes};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{GlobalMetadata, Node, NodeType};
-use crate::testing::{TraceSketch, sample};
+use crate::tests::{TraceSketch, sample};
 use crate::{Demotion, LatencyMode};
 use etlink_link::ranks::{ClockDrift, RankClock, RankSummary, join_ranks};
 use etlink_link::{EdgeKind, NodeKind};

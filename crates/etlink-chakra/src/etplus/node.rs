@@ -8,7 +8,7 @@ use super::{json, schema};
 use crate::WriteSummary;
 use crate::captured::captured;
 use etlink_link::{CollectiveRef, LinkedTrace};
-use etlink_model::{HostTrace, NameId, OpIdx, RowIdx, ValueList};
+use etlink_model::{HostTrace, NameId, OpIdx, RowIdx};
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -182,7 +182,10 @@ impl<'t> NodeWriter<'t> {
             ("inputs", &nodes.inputs[node], false),
             ("outputs", &nodes.outputs[node], true),
         ] {
-            let lists = self.host_lists(host, list);
+            let name = |id: NameId| host.names.get(id).as_bytes();
+            let names = [list.shapes, list.types, list.strides].map(name);
+            let [shapes, types, strides] = names;
+            let lists = [host.span(list.values), shapes, types, strides];
             for (part, text) in self.write_lists(key, lists) {
                 let text = crate::utf8(text).into_owned();
                 self.unmended.push(UnmendedList {
@@ -230,29 +233,13 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    fn host_lists<'h>(&self, host: &'h HostTrace, list: &ValueList) -> ArgLists<'h> {
-        let name = |id: NameId| host.names.get(id).as_bytes();
-        ArgLists {
-            values: host.span(list.values),
-            shapes: name(list.shapes),
-            types: name(list.types),
-            strides: name(list.strides),
-        }
-    }
-
     /// Writes the body of a CPU op. Kineto has no tensor ids, so `values` stays empty.
     fn op_body(&mut self, op: OpIdx) -> io::Result<()> {
         let (trace, ops, at) = (self.trace, &self.trace.device.ops, op.index());
         let name = |id: NameId| trace.device_name(id).as_bytes();
-        self.write_lists(
-            "inputs",
-            ArgLists {
-                shapes: name(ops.shapes[at]),
-                types: name(ops.types[at]),
-                ..ArgLists::default()
-            },
-        );
-        self.write_lists("outputs", ArgLists::default());
+        let (shapes, types) = (name(ops.shapes[at]), name(ops.types[at]));
+        self.write_lists("inputs", [b"", shapes, types, b""]);
+        self.write_lists("outputs", NO_ARGUMENTS);
         let scope = if ops.annotation[at] { USER_SCOPE } else { 0 };
         // Counted like PyTorch's observer: from 1, in order of first use. 0 is the process root.
         let tid = ops.thread[at].index() as u64 + 1;
@@ -272,8 +259,8 @@ impl<'t> NodeWriter<'t> {
     }
 
     fn root_body(&mut self, tid: u64) -> io::Result<()> {
-        self.write_lists("inputs", ArgLists::default());
-        self.write_lists("outputs", ArgLists::default());
+        self.write_lists("inputs", NO_ARGUMENTS);
+        self.write_lists("outputs", NO_ARGUMENTS);
         let mut attrs = AttrWriter::begin(&mut self.body);
         attrs.uint("rf_id", 0)?;
         attrs.uint("fw_parent", 0)?;
@@ -286,36 +273,23 @@ impl<'t> NodeWriter<'t> {
         Ok(())
     }
 
-    /// Writes lists, and returns those that are not in the file unchanged.
-    fn write_lists<'h>(&mut self, key: &str, lists: ArgLists<'h>) -> Vec<(ListPart, &'h [u8])> {
-        let ArgLists {
-            values,
-            shapes,
-            types,
-            strides,
-        } = lists;
-        self.body.extend_from_slice(b"\"");
+    /// Writes lists of values, shapes, types and strides, one element per argument, as JSON text.
+    /// Returns those that are not in the file unchanged.
+    fn write_lists<'h>(&mut self, key: &str, lists: [&'h [u8]; 4]) -> Vec<(ListPart, &'h [u8])> {
+        let mut unmended = vec![];
+        self.body.push(b'"');
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
-        // PyTorch 2.5 introduced strides; older schemas must not have the key.
-        let mut unmended = vec![];
-        if !self.strides && !strides.is_empty() {
-            unmended.push((ListPart::Strides, strides));
-        }
-        let strides = self
-            .strides
-            .then_some(("strides", ListPart::Strides, strides));
-        for (name, part, raw) in [
-            ("values", ListPart::Values, values),
-            ("shapes", ListPart::Shapes, shapes),
-            ("types", ListPart::Types, types),
-        ]
-        .into_iter()
-        .chain(strides)
-        {
-            self.body.extend_from_slice(separator.as_bytes());
-            self.body.extend_from_slice(name.as_bytes());
-            self.body.extend_from_slice(b"\": ");
+        for ((name, part), raw) in LISTS.into_iter().zip(lists) {
+            // PyTorch 2.5 introduced strides; older schemas must not have the key.
+            if part == ListPart::Strides && !self.strides {
+                unmended.extend((!raw.is_empty()).then_some((part, raw)));
+                continue;
+            }
+            for text in [separator, name, "\": "] {
+                self.body.extend_from_slice(text.as_bytes());
+            }
+            separator = ", \"";
             let from = self.body.len();
             if !json::list(&mut self.body, raw) {
                 self.summary.unreadable_values += 1;
@@ -323,21 +297,19 @@ impl<'t> NodeWriter<'t> {
             if !raw.is_empty() && self.body[from..] != *crate::utf8(raw).as_bytes() {
                 unmended.push((part, raw));
             }
-            separator = ", \"";
         }
         self.body.extend_from_slice(b"}, ");
         unmended
     }
 }
 
-/// Parallel lists, one element per argument, as JSON text.
-#[derive(Clone, Copy, Default)]
-struct ArgLists<'h> {
-    values: &'h [u8],
-    shapes: &'h [u8],
-    types: &'h [u8],
-    strides: &'h [u8],
-}
+const LISTS: [(&str, ListPart); 4] = [
+    ("values", ListPart::Values),
+    ("shapes", ListPart::Shapes),
+    ("types", ListPart::Types),
+    ("strides", ListPart::Strides),
+];
+const NO_ARGUMENTS: [&[u8]; 4] = [b""; 4];
 
 fn head(out: &mut Vec<u8>, id: u64, name: &str, parent: u64) -> io::Result<()> {
     out.extend_from_slice(b"{\"id\": ");

@@ -242,10 +242,7 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     for key in DOCUMENT_KEYS.iter().filter(|key| !keys.contains(key)) {
         graph
             .findings
-            .note(FindingKind::MissingKey, || FindingExample {
-                detail: (*key).to_owned(),
-                ..FindingExample::default()
-            });
+            .note(FindingKind::MissingKey, || FindingExample::described(*key));
     }
     let schema = metadata
         .iter()
@@ -254,12 +251,9 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     if let Some(schema) = schema
         && HostVersion::find_converted(&schema).is_none()
     {
-        graph
-            .findings
-            .note(FindingKind::UnknownSchema, || FindingExample {
-                detail: schema,
-                ..FindingExample::default()
-            });
+        graph.findings.note(FindingKind::UnknownSchema, || {
+            FindingExample::described(schema)
+        });
     }
 }
 
@@ -279,10 +273,7 @@ fn note_damage(graph: &mut ChakraGraph, damage: &ReadDamage) {
             .unwrap_or("the node list is not closed");
         graph
             .findings
-            .note(FindingKind::Truncated, || FindingExample {
-                detail: detail.to_owned(),
-                ..FindingExample::default()
-            });
+            .note(FindingKind::Truncated, || FindingExample::described(detail));
     }
     graph
         .findings

@@ -1,7 +1,7 @@
 //! Tests written files, parsed as JSON.
 
 use super::*;
-use crate::testing::{TraceSketch, intern, sample};
+use crate::tests::{TraceSketch, intern, sample};
 use etlink_link::{EdgeKind, NodeKind};
 use etlink_model::{CallIdx, DurationNs, HostThread, OpIdx, ThreadIdx, TrackIdx, TrackLabel};
 use serde_json::Value;

@@ -3,10 +3,10 @@
 //! default values are omitted.
 
 use super::{ChakraMessage, LossKind, Losses, MessageError};
-use crate::et::json_objects::JsonObjects;
 use crate::proto::attribute_proto::Value;
-use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType};
+use crate::proto::{AttributeProto, NodeType};
 use crate::read::ChakraReadError;
+use crate::wire::json::{decode_object, json_objects};
 use serde::Serialize;
 use std::io::{self, Read, Write};
 
@@ -15,31 +15,24 @@ pub(super) fn read_json(
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
 ) -> Result<Losses, MessageError> {
     let mut losses = Losses::default();
-    let mut objects = JsonObjects::new(source);
+    let mut objects = json_objects(source);
     let mut is_first = true;
-    while let Some(object) = objects.next_object() {
-        let (length, is_metadata) = (object.len(), std::mem::take(&mut is_first));
-        match decode(object, is_metadata) {
-            Ok(message) => sink(message)?,
-            Err(_) => losses.add(LossKind::Undecodable, 1),
+    while let Some(object) = objects.next() {
+        let is_metadata = std::mem::take(&mut is_first);
+        match object {
+            Ok(object) => match decode_object(object.get(), is_metadata) {
+                Ok(message) => sink(message)?,
+                Err(_) => losses.add(LossKind::Undecodable, 1),
+            },
+            Err(error) if error.is_io() => {
+                let offset = objects.byte_offset() as u64;
+                let source = error.into();
+                return Err(ChakraReadError::Io { offset, source }.into());
+            }
+            Err(_) => losses.add(LossKind::CutTail, 1),
         }
-        objects.advance(length);
     }
-    let offset = objects.place().offset;
-    let mut rest = vec![];
-    let read = objects.into_rest().take(1).read_to_end(&mut rest);
-    read.map_err(|source| ChakraReadError::Io { offset, source })?;
-    losses.add(LossKind::CutTail, rest.len() as u64);
     Ok(losses)
-}
-
-/// Decodes a message. The first object is metadata unless it has fields of a node.
-fn decode(object: &[u8], is_first: bool) -> Result<ChakraMessage, serde_json::Error> {
-    if is_first && let Ok(metadata) = serde_json::from_slice::<GlobalMetadata>(object) {
-        return Ok(ChakraMessage::Metadata(metadata));
-    }
-    let node: Node = serde_json::from_slice(object)?;
-    Ok(ChakraMessage::Node(Box::new(node)))
 }
 
 /// Writes a message. Values that JSON cannot represent are removed from their attributes and

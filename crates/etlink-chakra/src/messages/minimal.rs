@@ -53,21 +53,12 @@ fn minimal_metadata(mut metadata: GlobalMetadata) -> GlobalMetadata {
     let is_list = |name: &str| [OP_SCHEMAS, ARGUMENT_TYPES].contains(&name);
     metadata.attr.retain(|attr| !is_list(&attr.name));
     let set = Value::StringVal(AttributeSet::Minimal.name().to_owned());
-    let stated = metadata.attr.iter_mut();
-    match stated.into_iter().find(|attr| attr.name == ATTRIBUTE_SET) {
-        Some(attribute) => attribute.value = Some(set),
-        None => metadata.attr.push(AttributeProto {
-            name: ATTRIBUTE_SET.to_owned(),
-            value: Some(set),
-            ..AttributeProto::default()
-        }),
-    }
+    AttributeProto::set(&mut metadata.attr, ATTRIBUTE_SET, set);
     metadata
 }
 
 /// Returns true if a file states that it contains only what simulators read.
 pub fn is_minimal(metadata: &GlobalMetadata) -> bool {
     let minimal = Value::StringVal(AttributeSet::Minimal.name().to_owned());
-    let mut attributes = metadata.attr.iter();
-    attributes.any(|attr| attr.name == ATTRIBUTE_SET && attr.value.as_ref() == Some(&minimal))
+    AttributeProto::find(&metadata.attr, ATTRIBUTE_SET) == Some(&minimal)
 }

@@ -19,6 +19,7 @@ mod protobuf;
 #[cfg(test)]
 mod tests;
 
+pub use crate::wire::json::ChakraMessage;
 pub use json::write_json;
 pub use loss::{LossKind, Losses};
 pub use minimal::{is_minimal, to_minimal};
@@ -26,18 +27,9 @@ pub use protobuf::write_et;
 
 use crate::et::attributes::{NS, joined_times};
 use crate::proto::attribute_proto::Value;
-use crate::proto::{GlobalMetadata, Node};
+use crate::proto::{AttributeProto, GlobalMetadata, Node};
 use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
 use std::io::{self, Read};
-
-/// A message of a trace file.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ChakraMessage {
-    /// Metadata before the nodes.
-    Metadata(GlobalMetadata),
-    /// A node.
-    Node(Box<Node>),
-}
 
 /// Reasons for which messages cannot be processed.
 #[derive(Debug, thiserror::Error)]
@@ -75,10 +67,7 @@ pub fn for_each_message(
 /// Returns exact start and duration of a node in nanoseconds; `None` if its attributes do not state
 /// them.
 pub fn exact_times(node: &Node) -> Option<(i64, i64)> {
-    let value_of = |name: &str| {
-        let found = node.attr.iter().find(|attr| attr.name == name);
-        found.and_then(|attr| attr.value.as_ref())
-    };
+    let value_of = |name| AttributeProto::find(&node.attr, name);
     match value_of(NS) {
         Some(Value::Int64List(ns)) => joined_times(node.start_time_micros, &ns.values),
         _ => match (value_of("start_ns")?, value_of("duration_ns")?) {
@@ -105,13 +94,18 @@ impl ChakraMessages {
     pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), MessageError> {
         let mut all = ChakraMessages::default();
         let losses = for_each_message(source, &mut |message| {
-            match message {
-                ChakraMessage::Metadata(metadata) => all.metadata = metadata,
-                ChakraMessage::Node(node) => all.nodes.push(*node),
-            }
+            all.push(message);
             Ok(())
         })?;
         Ok((all, losses))
+    }
+
+    /// Adds the next message of a file.
+    pub fn push(&mut self, message: ChakraMessage) {
+        match message {
+            ChakraMessage::Metadata(metadata) => self.metadata = metadata,
+            ChakraMessage::Node(node) => self.nodes.push(*node),
+        }
     }
 
     /// Returns the file as Chakra protobuf.

@@ -4,7 +4,7 @@ use super::{ChakraMessage, LossKind, Losses, MessageError};
 use crate::et::metadata::NODE_COUNT;
 use crate::et::{MessageReader, NextMessage, is_metadata};
 use crate::proto::attribute_proto::Value;
-use crate::proto::{GlobalMetadata, Node};
+use crate::proto::{AttributeProto, GlobalMetadata, Node};
 use prost::Message;
 use prost::encoding::encode_varint;
 use std::io::{self, Read, Write};
@@ -47,9 +47,8 @@ pub(super) fn read_et(
 
 /// Returns the number of nodes that a file states.
 fn stated_nodes(metadata: &GlobalMetadata) -> Option<u64> {
-    let attribute = metadata.attr.iter().find(|attr| attr.name == NODE_COUNT)?;
-    match attribute.value {
-        Some(Value::Uint64Val(count)) => Some(count),
+    match AttributeProto::find(&metadata.attr, NODE_COUNT)? {
+        Value::Uint64Val(count) => Some(*count),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::WriteOptions;
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, BoolList, DoubleList, Int64List, IoInfo, NodeType};
-use crate::testing::sample;
+use crate::tests::sample;
 
 fn convert(source: &[u8], to_json: bool) -> (Vec<u8>, Losses) {
     let mut out = vec![];

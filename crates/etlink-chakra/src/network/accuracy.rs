@@ -2,7 +2,7 @@
 //! fitted to.
 
 use super::cost::NetworkCost;
-use super::regression::{CostedTransfer, FittedLink, MIN_TRANSFERS, fit_link};
+use super::regression::{CostedTransfer, MIN_TRANSFERS, NetworkLevel, fit_link};
 use super::shape::{NetworkShape, find_shape};
 use super::transfers::{MeasuredTransfer, MeasuredTransfers};
 use serde::Serialize;
@@ -78,7 +78,7 @@ pub(super) fn median_error(
     measured: &MeasuredTransfers,
     chosen: &[usize],
     judged: usize,
-    (shape, links): (NetworkShape, &[FittedLink]),
+    (shape, links): (NetworkShape, &[NetworkLevel]),
 ) -> f64 {
     let relative = |at: &usize| {
         let transfer = &measured.transfers[*at];
@@ -106,7 +106,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 pub(super) fn kinds(
     measured: &MeasuredTransfers,
     shape: NetworkShape,
-    links: &[FittedLink],
+    links: &[NetworkLevel],
 ) -> Vec<KindFit> {
     let folds = Folds::new(measured, shape.blocks.ranks);
     let mut found: Vec<KindFit> = vec![];
@@ -151,7 +151,7 @@ struct Folds<'m> {
     /// Part of each transfer.
     part: Vec<usize>,
     /// Network fitted without each part; `None` if the others are too few.
-    networks: Vec<Option<(NetworkShape, Vec<FittedLink>)>>,
+    networks: Vec<Option<(NetworkShape, Vec<NetworkLevel>)>>,
     /// True if the parts are halves in time, false if they are single transfers.
     are_halves: bool,
 }
@@ -258,7 +258,7 @@ fn halves(measured: &MeasuredTransfers) -> Vec<usize> {
 pub(super) fn groups(
     measured: &MeasuredTransfers,
     shape: NetworkShape,
-    links: &[FittedLink],
+    links: &[NetworkLevel],
 ) -> Vec<GroupFit> {
     let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, transfer) in measured.transfers.iter().enumerate() {
@@ -272,12 +272,12 @@ pub(super) fn groups(
         let mut kinds: Vec<&str> = transfers().map(|transfer| transfer.kind.name()).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        let tells_bandwidth = own.filter(|link| link.bandwidth_is_fitted);
+        let tells_bandwidth = own.as_ref().filter(|link| link.bandwidth_is_fitted);
         found.push(GroupFit {
             ranks: measured.groups[group].clone(),
             kinds,
             used: chosen.len() as u64,
-            latency_ns: own.map(|link| link.latency_ns),
+            latency_ns: own.as_ref().map(|link| link.latency_ns),
             bandwidth: tells_bandwidth.map(|link| link.bandwidth),
             measured_ns: transfers().map(|transfer| transfer.ns).sum(),
             network_ns: transfers().map(network).sum(),
@@ -293,7 +293,7 @@ fn own_link(
     measured: &MeasuredTransfers,
     shape: NetworkShape,
     chosen: &[usize],
-) -> Option<FittedLink> {
+) -> Option<NetworkLevel> {
     let costed = |at: &usize| -> Option<CostedTransfer> {
         let transfer = &measured.transfers[*at];
         let ranks = measured.members(transfer).len();
@@ -317,10 +317,11 @@ mod tests {
     #[test]
     fn delays_of_host_threads_are_no_errors_of_the_fit() {
         let shape = NetworkShape::flat(2);
-        let link = FittedLink {
+        let link = NetworkLevel {
             latency_ns: 20_000.0,
             bandwidth: 1.0,
             bandwidth_is_fitted: true,
+            ..NetworkLevel::example(2)
         };
         let mut measured = MeasuredTransfers {
             groups: vec![vec![0, 1]],

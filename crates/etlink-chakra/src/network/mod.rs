@@ -17,14 +17,14 @@ mod transfers;
 pub use accuracy::{GroupFit, HeldOut, KindFit};
 pub use cost::{CollectiveImplementation, example_broadcast_micros};
 pub(crate) use cost::{DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS};
-pub use shape::{CollectiveImplementations, NetworkLevel};
+pub use regression::NetworkLevel;
+pub use shape::CollectiveImplementations;
 pub(crate) use transfers::member_ranks;
 
 use crate::agreement::RunAgreement;
 use etlink_link::ranks::{RankClock, RankSummary, RunJoin};
 use etlink_model::CollectiveKind;
 use levels::RankBlocks;
-use regression::FittedLink;
 use serde::Serialize;
 use shape::NetworkShape;
 use transfers::MeasuredTransfers;
@@ -71,7 +71,7 @@ impl NetworkFit {
     pub(crate) fn time_ns(&self, kind: CollectiveKind, members: &[u64], bytes: i64) -> Option<i64> {
         let ns = self
             .shape()
-            .time_ns(kind, members, bytes as f64, &self.links())?;
+            .time_ns(kind, members, bytes as f64, &self.levels)?;
         Some(ns.round() as i64)
     }
 
@@ -82,15 +82,6 @@ impl NetworkFit {
             blocks: RankBlocks { ranks, block },
             algorithms: self.algorithms,
         }
-    }
-
-    fn links(&self) -> Vec<FittedLink> {
-        let link = |level: &NetworkLevel| FittedLink {
-            latency_ns: level.latency_ns,
-            bandwidth: level.bandwidth,
-            bandwidth_is_fitted: level.bandwidth_is_fitted,
-        };
-        self.levels.iter().map(link).collect()
     }
 }
 

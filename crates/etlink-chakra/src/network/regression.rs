@@ -4,7 +4,8 @@
 //! are not caused by the network. All kinds of collectives have the same weight, regardless of
 //! their transfer times.
 
-use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, LinkSpeed, NetworkCost};
+use super::cost::{BYTES_PER_NS, DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, LinkSpeed, NetworkCost};
+use serde::Serialize;
 
 /// Minimum number of transfers for a fit.
 pub(super) const MIN_TRANSFERS: usize = 4;
@@ -19,18 +20,35 @@ pub(super) struct CostedTransfer {
     pub(super) weight: f64,
 }
 
-/// Fitted parameters of a link.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct FittedLink {
-    pub(super) latency_ns: f64,
-    /// Bandwidth in GB/s of 2^30 bytes.
-    pub(super) bandwidth: f64,
-    /// True if the transfers determine the bandwidth.
-    pub(super) bandwidth_is_fitted: bool,
+/// One dimension of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NetworkLevel {
+    /// Number of ranks, or of blocks of ranks.
+    pub size: u64,
+    /// Latency of a message, in nanoseconds.
+    pub latency_ns: f64,
+    /// Bandwidth of a rank's link in GB/s of 2^30 bytes, as in ASTRA-sim.
+    pub bandwidth: f64,
+    /// True if the bandwidth is fitted to transfers; false if it comes from ASTRA-sim's example.
+    pub bandwidth_is_fitted: bool,
+    /// Number of fitted transfers.
+    pub used: u64,
 }
 
-impl FittedLink {
-    pub(super) fn speed(self) -> LinkSpeed {
+impl NetworkLevel {
+    /// Returns the network of ASTRA-sim's example between `size` ranks.
+    pub(crate) fn example(size: u64) -> NetworkLevel {
+        NetworkLevel {
+            size,
+            latency_ns: DEFAULT_LATENCY_NS,
+            bandwidth: DEFAULT_BANDWIDTH,
+            bandwidth_is_fitted: false,
+            used: 0,
+        }
+    }
+
+    pub(super) fn speed(&self) -> LinkSpeed {
         LinkSpeed {
             latency_ns: self.latency_ns,
             ns_per_byte: 1.0 / (self.bandwidth * BYTES_PER_NS),
@@ -39,7 +57,7 @@ impl FittedLink {
 }
 
 /// Fits a link; `None` if too few transfers determine it.
-pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<FittedLink> {
+pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<NetworkLevel> {
     if transfers.len() < MIN_TRANSFERS {
         return None;
     }
@@ -53,7 +71,9 @@ pub(super) fn fit_link(transfers: &[CostedTransfer], quantile: f64) -> Option<Fi
     let (link, bandwidth_is_fitted) =
         usable.find(|(link, _)| link.latency_ns >= 0.0 && link.ns_per_byte > 0.0)?;
     // Files contain this many digits, and the times subtracted from the ranks' waits have to match.
-    Some(FittedLink {
+    Some(NetworkLevel {
+        size: 0,
+        used: 0,
         latency_ns: rounded(link.latency_ns, 2),
         bandwidth: rounded(1.0 / (link.ns_per_byte * BYTES_PER_NS), 6).max(1e-6),
         bandwidth_is_fitted,

@@ -1,11 +1,9 @@
 //! Chooses the levels of a network and the algorithms of collectives that come closest to the
 //! measured transfers.
 
-use super::cost::{
-    CollectiveImplementation, DEFAULT_BANDWIDTH, DEFAULT_LATENCY_NS, NetworkCost, hierarchical_ns,
-};
+use super::cost::{CollectiveImplementation, NetworkCost, hierarchical_ns};
 use super::levels::{CommReach, RankBlocks};
-use super::regression::{CostedTransfer, FittedLink, fit_link, loss};
+use super::regression::{CostedTransfer, NetworkLevel, fit_link, loss};
 use super::transfers::{MeasuredTransfer, MeasuredTransfers};
 use etlink_model::CollectiveKind;
 use serde::Serialize;
@@ -68,35 +66,6 @@ impl CollectiveImplementations {
     }
 }
 
-/// One dimension of the network.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct NetworkLevel {
-    /// Number of ranks, or of blocks of ranks.
-    pub size: u64,
-    /// Latency of a message, in nanoseconds.
-    pub latency_ns: f64,
-    /// Bandwidth of a rank's link in GB/s of 2^30 bytes, as in ASTRA-sim.
-    pub bandwidth: f64,
-    /// True if the bandwidth is fitted to transfers; false if it comes from ASTRA-sim's example.
-    pub bandwidth_is_fitted: bool,
-    /// Number of fitted transfers.
-    pub used: u64,
-}
-
-impl NetworkLevel {
-    /// Returns the network of ASTRA-sim's example between `size` ranks.
-    pub(crate) fn example(size: u64) -> NetworkLevel {
-        NetworkLevel {
-            size,
-            latency_ns: DEFAULT_LATENCY_NS,
-            bandwidth: DEFAULT_BANDWIDTH,
-            bandwidth_is_fitted: false,
-            used: 0,
-        }
-    }
-}
-
 /// A network without its speeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NetworkShape {
@@ -142,7 +111,7 @@ impl NetworkShape {
         kind: CollectiveKind,
         members: &[u64],
         bytes: f64,
-        links: &[FittedLink],
+        links: &[NetworkLevel],
     ) -> Option<f64> {
         if let Some(level) = self.level(members) {
             let link = links.get(level)?.speed();
@@ -166,7 +135,7 @@ impl NetworkShape {
         self,
         measured: &MeasuredTransfers,
         transfer: &MeasuredTransfer,
-        links: &[FittedLink],
+        links: &[NetworkLevel],
     ) -> f64 {
         let members = measured.members(transfer);
         self.time_ns(transfer.kind, members, transfer.bytes, links)
@@ -237,7 +206,7 @@ impl NetworkShape {
         self,
         measured: &MeasuredTransfers,
         chosen: &[usize],
-    ) -> Option<Vec<FittedLink>> {
+    ) -> Option<Vec<NetworkLevel>> {
         let [within, across] = self.costed(measured, chosen);
         let mut links = vec![fit_link(&within, measured.quantile)?];
         if !self.blocks.is_flat() {
@@ -247,7 +216,7 @@ impl NetworkShape {
     }
 
     /// Returns the error of the chosen transfers.
-    fn loss(self, measured: &MeasuredTransfers, chosen: &[usize], links: &[FittedLink]) -> f64 {
+    fn loss(self, measured: &MeasuredTransfers, chosen: &[usize], links: &[NetworkLevel]) -> f64 {
         let levels = self.costed(measured, chosen);
         let of_level = levels.iter().zip(links);
         of_level
@@ -257,21 +226,20 @@ impl NetworkShape {
 
     pub(super) fn levels(
         self,
-        links: &[FittedLink],
+        links: &[NetworkLevel],
         measured: &MeasuredTransfers,
     ) -> Vec<NetworkLevel> {
         let all: Vec<usize> = (0..measured.transfers.len()).collect();
         let used = self.costed(measured, &all).map(|level| level.len() as u64);
         let sizes = [self.blocks.block, self.blocks.blocks()];
         let links = links.iter().zip(sizes).zip(used);
-        let level = |((link, size), used): ((&FittedLink, u64), u64)| NetworkLevel {
-            size,
-            latency_ns: link.latency_ns,
-            bandwidth: link.bandwidth,
-            bandwidth_is_fitted: link.bandwidth_is_fitted,
-            used,
-        };
-        links.map(level).collect()
+        links
+            .map(|((link, size), used)| NetworkLevel {
+                size,
+                used,
+                ..*link
+            })
+            .collect()
     }
 
     /// Returns the number of communications that ASTRA-sim charges to a different dimension than
@@ -290,7 +258,7 @@ pub(super) fn find_shape(
     measured: &MeasuredTransfers,
     chosen: &[usize],
     ranks: u64,
-) -> Option<(NetworkShape, Vec<FittedLink>)> {
+) -> Option<(NetworkShape, Vec<NetworkLevel>)> {
     find_two_levels(measured, chosen, ranks)
         .or_else(|| find_algorithms(measured, chosen, NetworkShape::flat(ranks)))
 }
@@ -300,9 +268,9 @@ fn find_two_levels(
     measured: &MeasuredTransfers,
     chosen: &[usize],
     ranks: u64,
-) -> Option<(NetworkShape, Vec<FittedLink>)> {
+) -> Option<(NetworkShape, Vec<NetworkLevel>)> {
     let flat = NetworkShape::flat(ranks);
-    let mut found: Option<(usize, f64, NetworkShape, Vec<FittedLink>)> = None;
+    let mut found: Option<(usize, f64, NetworkShape, Vec<NetworkLevel>)> = None;
     for blocks in RankBlocks::of_two_levels(ranks) {
         let shape = NetworkShape { blocks, ..flat };
         let tells = |at: &&usize| {
@@ -335,7 +303,7 @@ fn across_ratio(
     shape: NetworkShape,
     measured: &MeasuredTransfers,
     chosen: &[usize],
-    links: &[FittedLink],
+    links: &[NetworkLevel],
 ) -> f64 {
     let [_, across] = shape.costed(measured, chosen);
     let [quick, slow] = links else {
@@ -354,7 +322,7 @@ fn find_algorithms(
     measured: &MeasuredTransfers,
     chosen: &[usize],
     flat: NetworkShape,
-) -> Option<(NetworkShape, Vec<FittedLink>)> {
+) -> Option<(NetworkShape, Vec<NetworkLevel>)> {
     let links = flat.fit(measured, chosen)?;
     // The choice does not depend on each of many thousand transfers.
     let step = chosen.len().div_ceil(MOST_COMPARED).max(1);
@@ -435,11 +403,12 @@ mod tests {
         }
     }
 
-    fn link(latency_ns: f64, bandwidth: f64) -> FittedLink {
-        FittedLink {
+    fn link(latency_ns: f64, bandwidth: f64) -> NetworkLevel {
+        NetworkLevel {
             latency_ns,
             bandwidth,
             bandwidth_is_fitted: true,
+            ..NetworkLevel::example(2)
         }
     }
 
@@ -448,7 +417,7 @@ mod tests {
         measured: &mut MeasuredTransfers,
         kind: CollectiveKind,
         groups: &[usize],
-        (shape, links): (NetworkShape, &[FittedLink]),
+        (shape, links): (NetworkShape, &[NetworkLevel]),
     ) {
         for group in groups {
             for bytes in [4e3, 9e4, 1.6e6] {

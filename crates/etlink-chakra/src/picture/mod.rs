@@ -90,14 +90,12 @@ impl<'f> Picture<'f> {
             (file.len() - graph.node_count()) as u64,
         );
         for to in 0..file.len() {
-            let lists = [
-                (DepKind::Control, file.ctrl_deps.list(to)),
-                (DepKind::Data, file.data_deps.list(to)),
-            ];
-            for (kind, id) in lists
-                .into_iter()
-                .flat_map(|(kind, ids)| ids.iter().map(move |id| (kind, *id)))
-            {
+            for (is_control, id) in file.deps(to) {
+                let kind = if is_control {
+                    DepKind::Control
+                } else {
+                    DepKind::Data
+                };
                 let Some(from) = numbers.find(id) else {
                     losses.add(LossKind::DanglingDep, 1);
                     continue;

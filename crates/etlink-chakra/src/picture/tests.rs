@@ -5,7 +5,7 @@ use crate::WriteOptions;
 use crate::et::write_et;
 use crate::etplus::write_etplus;
 use crate::read::read;
-use crate::testing::sample;
+use crate::tests::sample;
 
 fn written_graph() -> ChakraGraph {
     let mut bytes = vec![];

@@ -307,6 +307,13 @@ impl ChakraGraph {
         }
     }
 
+    /// Returns the dependencies of a node by id, the control dependencies first, each with true if it
+    /// is one of these.
+    pub fn deps(&self, index: usize) -> impl Iterator<Item = (bool, u64)> {
+        let control = self.ctrl_deps.list(index).iter().map(|id| (true, *id));
+        control.chain(self.data_deps.list(index).iter().map(|id| (false, *id)))
+    }
+
     /// Returns the place in which node `index` runs.
     pub fn place_of(&self, index: usize) -> NodePlacement {
         self.places

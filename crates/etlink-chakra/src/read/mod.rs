@@ -44,7 +44,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
     let whole = head.as_slice().chain(FailingReader(early)).chain(source);
     let mut graph = match kind {
         FileKind::ChakraEt => crate::et::read_et(whole)?,
-        FileKind::ChakraJson => crate::et::read_jsonizer(whole)?,
+        FileKind::ChakraJson => crate::et::read_jsonizer(whole),
         FileKind::EtPlus | FileKind::HostTrace => crate::etplus::read_etplus(whole)?,
         FileKind::KinetoTrace | FileKind::Unknown => {
             return Err(ChakraReadError::NotChakra { kind });
@@ -67,9 +67,8 @@ fn compare_node_count(graph: &mut ChakraGraph) {
     let differ = stated.abs_diff(present.cast_signed());
     graph
         .findings
-        .add(FindingKind::NodeCountDiffers, differ, || FindingExample {
-            detail: format!("{present} of {stated} nodes are present"),
-            ..FindingExample::default()
+        .add(FindingKind::NodeCountDiffers, differ, || {
+            FindingExample::described(format!("{present} of {stated} nodes are present"))
         });
 }
 

@@ -7,7 +7,7 @@ use crate::et::write_et;
 use crate::etplus::write_etplus;
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, GlobalMetadata, Node, NodeType};
-use crate::testing::sample;
+use crate::tests::sample;
 use crate::{WriteOptions, finding::Findings};
 use etlink_model::{NodeIdx, TrackLabel};
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Combines the log's times with the graphs' contents to the communications of a simulation.
 
-use super::log::{AstraLog, LoggedRank};
+use super::log::{AstraLog, LoggedNode, LoggedRank};
 use crate::convert::{GroupRanks, communication_kind, runs_on_device};
 use crate::read::ChakraGraph;
 use etlink_link::ranks::{GroupIdentity, rank_list};
@@ -70,7 +70,8 @@ pub struct SimulatedSlice {
 #[derive(Clone, Debug, Default)]
 pub struct GraphComms {
     rank: i64,
-    pub(super) comms: Vec<RankComm>,
+    /// Communications, each with this rank as its only member.
+    pub(super) comms: Vec<SimulatedComm>,
     /// Time in which the rank communicates, in nanoseconds.
     pub(super) communication_ns: i64,
     /// Time in which the rank communicates without computing, in nanoseconds; `None` if the log has
@@ -84,18 +85,6 @@ pub struct GraphComms {
     pub done: u64,
 }
 
-/// A communication of one rank.
-#[derive(Clone, Debug)]
-pub(super) struct RankComm {
-    pub(super) between: Between,
-    pub(super) kind: &'static str,
-    bytes: u64,
-    seq: Option<i64>,
-    sends: bool,
-    pub(super) start_ns: i64,
-    pub(super) end_ns: Option<i64>,
-}
-
 /// A collective or message of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedComm {
@@ -106,13 +95,15 @@ pub(super) struct SimulatedComm {
     pub(super) seq: Option<i64>,
     /// Position among the communications of its ranks, from 0.
     pub(super) place: usize,
-    pub(super) members: Vec<SimulatedMember>,
+    pub(super) members: Vec<CommMember>,
 }
 
 /// One rank's side of a communication.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SimulatedMember {
+pub(super) struct CommMember {
+    pub(super) rank: i64,
     pub(super) arrives_ns: i64,
+    /// End of the rank's transfer; `None` if unknown.
     pub(super) ends_ns: Option<i64>,
     pub(super) sends: bool,
 }
@@ -148,7 +139,7 @@ impl GraphComms {
             return Ok(own);
         };
         let places: FxHashMap<u64, usize> = graph.id.iter().copied().zip(0..).collect();
-        let (mut computing, mut communicating) = (ComputeTimes::default(), vec![]);
+        let (mut on_host, mut on_device, mut communicating) = (vec![], vec![], vec![]);
         for (id, node) in &logged.nodes {
             let Some(index) = places.get(id).copied() else {
                 return Err(Failure::new(format!(
@@ -164,24 +155,26 @@ impl GraphComms {
                 graph.name_of(index),
             )?;
             own.done += u64::from(node.end_ns.is_some());
-            let end_ns = node.end_ns.unwrap_or(log.last_ns);
-            let comm = rank_comm(rank, graph, groups, index);
-            match comm {
+            let times = (node.start_ns, node.end_ns.unwrap_or(log.last_ns));
+            match rank_comm(rank, graph, groups, index, node) {
                 Some(comm) => {
-                    communicating.push((node.start_ns, end_ns));
-                    own.comms.push(RankComm {
-                        start_ns: node.start_ns,
-                        end_ns: node.end_ns,
-                        ..comm
-                    });
+                    communicating.push(times);
+                    own.comms.push(comm);
                 }
-                None => computing.push(graph, index, (node.start_ns, end_ns)),
+                None if graph.is_cpu_op[index] == Some(true) => on_host.push(times),
+                None => on_device.push(times),
             }
         }
         if !logged.nodes.is_empty() {
             let communicating = union(communicating);
             own.communication_ns = length(&communicating);
-            own.exposed_ns = Some(length_without(&communicating, &computing.finish()));
+            // A rank computes on its devices, or on the host if it has none.
+            let computing = if on_device.is_empty() {
+                on_host
+            } else {
+                on_device
+            };
+            own.exposed_ns = Some(length_without(&communicating, &union(computing)));
         }
         if slices {
             own.slices = slices_of(graph, logged);
@@ -201,13 +194,14 @@ fn check_name(rank: i64, node: u64, line: u64, logged: &str, written: &str) -> R
     )))
 }
 
-/// Returns the communication of node `index`, without times; `None` for computation.
+/// Returns the communication of node `index`; `None` for computation.
 fn rank_comm(
     rank: i64,
     graph: &ChakraGraph,
     groups: &GroupRanks,
     index: usize,
-) -> Option<RankComm> {
+    logged: &LoggedNode,
+) -> Option<SimulatedComm> {
     let comm = graph.comm_of(index);
     let kind = communication_kind(graph.node_type[index], &comm)?;
     let (between, name) = match kind {
@@ -224,14 +218,19 @@ fn rank_comm(
             (group_ranks(groups, group), kind.name())
         }
     };
-    Some(RankComm {
+    let member = CommMember {
+        rank,
+        arrives_ns: logged.start_ns,
+        ends_ns: logged.end_ns,
+        sends: kind == CollectiveKind::Send,
+    };
+    Some(SimulatedComm {
         between,
         kind: name,
         bytes: comm.size.map_or(0, |size| size.max(0).cast_unsigned()),
         seq: comm.seq,
-        sends: kind == CollectiveKind::Send,
-        start_ns: 0,
-        end_ns: None,
+        place: 0,
+        members: vec![member],
     })
 }
 
@@ -244,30 +243,6 @@ fn group_ranks(groups: &GroupRanks, name: &str) -> Between {
                 .collect(),
         ),
         _ => Between::Group(name.to_owned()),
-    }
-}
-
-/// Times in which a rank computes: on its devices, or on the host if it has none.
-#[derive(Debug, Default)]
-struct ComputeTimes {
-    device: Vec<(i64, i64)>,
-    host: Vec<(i64, i64)>,
-}
-
-impl ComputeTimes {
-    fn push(&mut self, graph: &ChakraGraph, index: usize, times: (i64, i64)) {
-        match graph.is_cpu_op[index] {
-            Some(true) => self.host.push(times),
-            _ => self.device.push(times),
-        }
-    }
-
-    fn finish(self) -> Vec<(i64, i64)> {
-        if self.device.is_empty() {
-            union(self.host)
-        } else {
-            union(self.device)
-        }
     }
 }
 
@@ -344,10 +319,12 @@ impl SimulatedRun {
             let mut next: BTreeMap<(&Between, bool), usize> = BTreeMap::new();
             for comm in &of_rank.comms {
                 // A message to the own rank is both; `check` reports it.
-                let place = next.entry((&comm.between, comm.sends)).or_default();
+                let sends = comm.members.iter().any(|member| member.sends);
+                let next = next.entry((&comm.between, sends)).or_default();
+                let place = std::mem::replace(next, *next + 1);
                 let of_channel = channels.entry(comm.between.clone()).or_default();
-                of_channel.add(*place, comm);
-                *place += 1;
+                let comm = comm.clone();
+                add_comm(of_channel, SimulatedComm { place, ..comm });
             }
         }
         let mut comms: Vec<SimulatedComm> = channels.into_values().flatten().collect();
@@ -357,36 +334,20 @@ impl SimulatedRun {
     }
 }
 
-/// The communications of a channel, in order.
-trait ChannelComms {
-    fn add(&mut self, place: usize, comm: &RankComm);
-}
-
-impl ChannelComms for Vec<SimulatedComm> {
-    fn add(&mut self, place: usize, comm: &RankComm) {
-        // The first rank has all positions in order; another rank can have more.
-        if self.len() == place {
-            self.push(SimulatedComm {
-                between: comm.between.clone(),
-                kind: comm.kind,
-                bytes: comm.bytes,
-                seq: comm.seq,
-                place,
-                members: vec![],
-            });
+/// Adds a rank's communication to those of its channel.
+fn add_comm(of_channel: &mut Vec<SimulatedComm>, comm: SimulatedComm) {
+    // The first rank has all positions in order; another rank can have more.
+    let count = of_channel.len();
+    match of_channel.get_mut(comm.place) {
+        Some(known) => {
+            if known.seq != comm.seq {
+                known.seq = None;
+            }
+            known.bytes = known.bytes.max(comm.bytes);
+            known.members.extend(comm.members);
         }
-        let Some(known) = self.get_mut(place) else {
-            return;
-        };
-        if known.seq != comm.seq {
-            known.seq = None;
-        }
-        known.bytes = known.bytes.max(comm.bytes);
-        known.members.push(SimulatedMember {
-            arrives_ns: comm.start_ns,
-            ends_ns: comm.end_ns,
-            sends: comm.sends,
-        });
+        None if count == comm.place => of_channel.push(comm),
+        None => {}
     }
 }
 

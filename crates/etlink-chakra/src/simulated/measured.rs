@@ -1,6 +1,6 @@
 //! Measured times of a run, in the terms of a simulator.
 
-use super::comms::Between;
+use super::comms::{Between, CommMember};
 use crate::aligned_ranks::AlignedRanks;
 use etlink_link::ranks::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CollectiveKind, GlobalRank, RankIdx};
@@ -22,23 +22,13 @@ pub(super) struct MeasuredComm {
     pub(super) kind: &'static str,
     /// Number in the group, as counted in the traces.
     pub(super) number: i64,
-    pub(super) members: Vec<MeasuredMember>,
+    pub(super) members: Vec<CommMember>,
     /// True if the traces of all participating ranks are present. Otherwise the last rank to arrive
     /// may be one without a trace.
     pub(super) is_complete: bool,
     /// Time from the last arrival to the end of the transfer, as used to fit networks: if host
     /// threads wait, to the end of the first rank. `None` if unknown.
     pub(super) transfer_ns: Option<i64>,
-}
-
-/// One rank's side of a communication.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MeasuredMember {
-    pub(super) rank: i64,
-    pub(super) arrives_ns: i64,
-    /// End of the rank's transfer; `None` if unknown.
-    pub(super) ends_ns: Option<i64>,
-    pub(super) sends: bool,
 }
 
 impl MeasuredRun {
@@ -57,8 +47,8 @@ impl MeasuredRun {
                 let communication = ranks.communication(*member);
                 let extent = communication.extent;
                 let at = |own| times[member.rank.index()].of(ranks.common(member.rank, own));
-                MeasuredMember {
-                    rank: rank_number(summaries, member.rank),
+                CommMember {
+                    rank: summaries[member.rank.index()].rank.0,
                     arrives_ns: at(extent.arrival_ns),
                     ends_ns: extent.is_transfer.then(|| at(extent.end_ns)),
                     sends: communication.kind == CollectiveKind::Send,
@@ -82,10 +72,6 @@ impl MeasuredRun {
         }
         run
     }
-}
-
-fn rank_number(summaries: &[RankSummary], rank: RankIdx) -> i64 {
-    summaries.get(rank.index()).map_or(0, |known| known.rank.0)
 }
 
 fn between(join: &RunJoin, matched: &CollectiveMatch) -> Between {

@@ -1,6 +1,6 @@
 //! Compares a simulated run with the measured one.
 
-use super::comms::{Between, SimulatedComm, SimulatedRun, length, union};
+use super::comms::{Between, CommMember, SimulatedComm, SimulatedRun, length, union};
 use super::log::{AstraLog, LoggedRank, LoggedStatistics};
 use super::measured::{MeasuredComm, MeasuredRun};
 use serde::Serialize;
@@ -131,23 +131,19 @@ struct MeetingTimes {
 }
 
 impl MeetingTimes {
-    /// Computes the times from each rank's arrival, end, and flag for sending a message.
-    fn new(members: impl Iterator<Item = (i64, Option<i64>, bool)> + Clone) -> MeetingTimes {
-        let arrivals = members.clone().map(|(arrives, ..)| arrives);
+    fn new(members: &[CommMember]) -> MeetingTimes {
+        let arrivals = members.iter().map(|member| member.arrives_ns);
         let last_arrival_ns = arrivals.max().unwrap_or(0);
         let mut times = MeetingTimes {
             last_arrival_ns,
             ..MeetingTimes::default()
         };
         let mut is_known = true;
-        for (arrives, ends, sends) in members {
-            // A sender needs no other rank, and is done once its buffer is free.
-            if sends {
-                continue;
-            }
-            times.wait_ns += last_arrival_ns - arrives;
-            is_known &= ends.is_some();
-            let transfer = ends.map(|ends| ends - last_arrival_ns);
+        // A sender needs no other rank, and is done once its buffer is free.
+        for member in members.iter().filter(|member| !member.sends) {
+            times.wait_ns += last_arrival_ns - member.arrives_ns;
+            is_known &= member.ends_ns.is_some();
+            let transfer = member.ends_ns.map(|ends| ends - last_arrival_ns);
             times.transfer_ns = times.transfer_ns.max(transfer);
         }
         // If clocks are inaccurate, the last arrival may come after the end.
@@ -166,11 +162,11 @@ pub fn compare_simulation(
         log_has_end: log.has_end,
         ..SimulationReport::default()
     };
-    let pairs = measured.map(|measured| Pairing::new(run, measured));
+    let pairs = measured.map(|measured| pair(run, measured));
     let mut measured_busy: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
     let mut kinds: BTreeMap<&'static str, ComparedKind> = BTreeMap::new();
     for (index, comm) in run.comms.iter().enumerate() {
-        let pair = pairs.as_ref().map(|pairs| pairs.of[index]);
+        let pair = pairs.as_ref().map(|pairs| pairs[index]);
         let pair = pair.unwrap_or_default();
         report.unpaired += u64::from(pairs.is_some() && pair.is_none());
         for member in pair.into_iter().flat_map(|pair| &pair.members) {
@@ -244,14 +240,9 @@ fn stuck_rank(rank: i64, log: &AstraLog, logged: &LoggedRank) -> StuckRank {
 }
 
 fn compare_comm(comm: &SimulatedComm, pair: Option<&MeasuredComm>) -> ComparedComm {
-    let members = comm.members.iter();
-    let simulated =
-        MeetingTimes::new(members.map(|member| (member.arrives_ns, member.ends_ns, member.sends)));
+    let simulated = MeetingTimes::new(&comm.members);
     let complete = pair.filter(|pair| pair.is_complete);
-    let measured = complete.map(|pair| {
-        let members = pair.members.iter();
-        MeetingTimes::new(members.map(|member| (member.arrives_ns, member.ends_ns, member.sends)))
-    });
+    let measured = complete.map(|pair| MeetingTimes::new(&pair.members));
     let last_done_ns = measured.and_then(|measured| measured.transfer_ns);
     let measured_ns = pair.and_then(|pair| pair.transfer_ns);
     ComparedComm {
@@ -304,52 +295,39 @@ fn relative((simulated, measured): (i64, i64)) -> Option<f64> {
     (measured > 0).then(|| (simulated - measured) as f64 / measured as f64)
 }
 
-/// Mapping from simulated to recorded communications.
-struct Pairing<'m> {
-    of: Vec<Option<&'m MeasuredComm>>,
-}
-
-/// Participants and kind of a communication, which determine its channel.
-type ChannelOfKind<'a> = (&'a Between, &'static str);
-
-impl<'m> Pairing<'m> {
-    /// Pairs by numbers if all communications of a channel and kind have one that the other side
-    /// has too; otherwise by order if both sides have the same count.
-    fn new(run: &SimulatedRun, measured: &'m MeasuredRun) -> Pairing<'m> {
-        let mut known: BTreeMap<ChannelOfKind<'_>, Vec<&'m MeasuredComm>> = BTreeMap::new();
-        for comm in &measured.comms {
-            known
-                .entry((&comm.between, comm.kind))
-                .or_default()
-                .push(comm);
-        }
-        let mut asked: BTreeMap<ChannelOfKind<'_>, Vec<usize>> = BTreeMap::new();
-        for (index, comm) in run.comms.iter().enumerate() {
-            asked
-                .entry((&comm.between, comm.kind))
-                .or_default()
-                .push(index);
-        }
-        let mut of = vec![None; run.comms.len()];
-        for (channel, mut indices) in asked {
-            let Some(mut known) = known.remove(&channel) else {
-                continue;
-            };
-            indices.sort_by_key(|index| run.comms[*index].place);
-            let numbers = indices.iter().map(|index| run.comms[*index].seq);
-            if let Some(numbered) = pairs_by_number(numbers, &known) {
-                for (index, pair) in indices.into_iter().zip(numbered) {
-                    of[index] = Some(pair);
-                }
-            } else if known.len() == indices.len() {
-                known.sort_by_key(|comm| comm.number);
-                for (index, pair) in indices.into_iter().zip(known) {
-                    of[index] = Some(pair);
-                }
-            }
-        }
-        Pairing { of }
+/// Returns the recorded counterpart of each simulated communication. They are paired by numbers if
+/// all communications of a channel and kind have one that the other side has too; otherwise by order
+/// if both sides have the same count.
+fn pair<'m>(run: &SimulatedRun, measured: &'m MeasuredRun) -> Vec<Option<&'m MeasuredComm>> {
+    let mut known: BTreeMap<(&Between, &str), Vec<&'m MeasuredComm>> = BTreeMap::new();
+    for comm in &measured.comms {
+        let channel = (&comm.between, comm.kind);
+        known.entry(channel).or_default().push(comm);
     }
+    let mut asked: BTreeMap<(&Between, &str), Vec<usize>> = BTreeMap::new();
+    for (index, comm) in run.comms.iter().enumerate() {
+        let channel = (&comm.between, comm.kind);
+        asked.entry(channel).or_default().push(index);
+    }
+    let mut pairs = vec![None; run.comms.len()];
+    for (channel, mut indices) in asked {
+        let Some(mut known) = known.remove(&channel) else {
+            continue;
+        };
+        indices.sort_by_key(|index| run.comms[*index].place);
+        let numbers = indices.iter().map(|index| run.comms[*index].seq);
+        if let Some(numbered) = pairs_by_number(numbers, &known) {
+            known = numbered;
+        } else if known.len() == indices.len() {
+            known.sort_by_key(|comm| comm.number);
+        } else {
+            continue;
+        }
+        for (index, pair) in indices.into_iter().zip(known) {
+            pairs[index] = Some(pair);
+        }
+    }
+    pairs
 }
 
 /// Returns the counterpart of each number, if all have one. Collectives of one `ncclGroupStart`

@@ -39,38 +39,37 @@ pub fn communication_spans(
     let mut all = vec![];
     for rank in &report.ranks {
         if let (Some(measured), Some(end_ns)) = (measured, rank.measured_ns) {
-            all.push(RankSpans::new(
-                rank.rank,
-                false,
-                end_ns,
-                measured_spans(measured, rank.rank),
-            ));
+            let spans = measured_spans(measured, rank.rank);
+            all.push(RankSpans::new(rank.rank, false, end_ns, spans));
         }
-        let comms = run.ranks.get(&rank.rank).into_iter();
-        let spans = comms.flat_map(|graph| &graph.comms).filter_map(|comm| {
-            Some(CommSpan {
-                start_ns: comm.start_ns,
-                end_ns: comm.end_ns?,
-                name: format!("{}, {}", comm.kind, comm.between.describe()),
-            })
-        });
         if let Some(end_ns) = rank.simulated_ns {
-            all.push(RankSpans::new(rank.rank, true, end_ns, spans.collect()));
+            let comms = run.ranks.get(&rank.rank).into_iter();
+            let mut spans = vec![];
+            for comm in comms.flat_map(|graph| &graph.comms) {
+                spans.extend(comm.members.iter().filter_map(|member| {
+                    Some(CommSpan {
+                        start_ns: member.arrives_ns,
+                        end_ns: member.ends_ns?,
+                        name: format!("{}, {}", comm.kind, comm.between.describe()),
+                    })
+                }));
+            }
+            all.push(RankSpans::new(rank.rank, true, end_ns, spans));
         }
     }
     all
 }
 
-fn measured_spans(measured: &MeasuredRun, rank: i64) -> Vec<CommSpan> {
+/// Returns the measured communications of a rank.
+pub(super) fn measured_spans(measured: &MeasuredRun, rank: i64) -> Vec<CommSpan> {
     let mut spans = vec![];
     for comm in &measured.comms {
-        for member in comm.members.iter().filter(|member| member.rank == rank) {
-            spans.push(CommSpan {
-                start_ns: member.arrives_ns,
-                end_ns: member.ends_ns.unwrap_or(member.arrives_ns),
-                name: format!("{}, {}", comm.kind, comm.between.describe()),
-            });
-        }
+        let own = comm.members.iter().filter(|member| member.rank == rank);
+        spans.extend(own.map(|member| CommSpan {
+            start_ns: member.arrives_ns,
+            end_ns: member.ends_ns.unwrap_or(member.arrives_ns),
+            name: format!("{}, {}", comm.kind, comm.between.describe()),
+        }));
     }
     spans
 }

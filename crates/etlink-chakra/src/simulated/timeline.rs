@@ -3,6 +3,7 @@
 
 use super::comms::{NodeLane, SimulatedRun};
 use super::measured::MeasuredRun;
+use super::spans::measured_spans;
 use indexmap::IndexSet;
 use serde_json::json;
 use std::io::{self, Write};
@@ -53,13 +54,9 @@ pub fn write_timeline(
             }
         }
         events.track(above, 0, "communication")?;
-        let comms = measured.into_iter().flat_map(|measured| &measured.comms);
-        for comm in comms {
-            for member in comm.members.iter().filter(|member| member.rank == *rank) {
-                let ends = member.ends_ns.unwrap_or(member.arrives_ns);
-                let name = format!("{}, {}", comm.kind, comm.between.describe());
-                events.slice(above, 0, &name, (member.arrives_ns, ends))?;
-            }
+        let spans = measured.map(|measured| measured_spans(measured, *rank));
+        for span in spans.into_iter().flatten() {
+            events.slice(above, 0, &span.name, (span.start_ns, span.end_ns))?;
         }
         for (lane, number, name) in [
             (NodeLane::Communication, 0, "communication"),

@@ -35,13 +35,13 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
         serde_json::to_writer(
             &mut out,
             &etlink_hta::hta_tables(
-                trace,
+                trace.clone(),
                 etlink_hta::HtaOptions {
                     nanoseconds,
                     include_last: nanoseconds,
                     rank: None,
                 },
-            )?,
+            ),
         )?;
     }
     serde_json::to_writer(&mut out, &check_tops(&trace.device)?)?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use etlink_kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, KeepEvents, TimeNs};
-use etlink_perfetto::{KinetoText, TorchText, perfetto_origin};
+use etlink_perfetto::{kineto_text, perfetto_origin, torch_text};
 use etlink_report::perfetto::{TimelineFormat, write_trace};
 use std::io::Read;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
     let mut bytes = vec![];
     write_trace(trace, &[], TimelineFormat::Protobuf, &mut bytes)?;
     let mut text = vec![];
-    KinetoText::new(&bytes[..])
+    kineto_text(&bytes[..])
         .read_to_end(&mut text)
         .context("own output cannot be read")?;
     let again = etlink_kineto::read(&text[..], everything())
@@ -31,7 +31,7 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
         perfetto_origin(&damaged);
         // an error is acceptable; the text before it is a truncated recording
         let mut part = vec![];
-        drop(KinetoText::new(&damaged[..]).read_to_end(&mut part));
+        drop(kineto_text(&damaged[..]).read_to_end(&mut part));
         drop(etlink_kineto::read(&part[..], everything()));
     }
     Ok(bytes)
@@ -43,7 +43,7 @@ pub(super) fn check_torch(files: &[Vec<u8>], random: &mut fastrand::Rng) {
     perfetto_origin(&damaged);
     let mut text = vec![];
     // an error is acceptable; the text before it is a truncated recording
-    drop(TorchText::new(&damaged[..]).read_to_end(&mut text));
+    drop(torch_text(&damaged[..]).read_to_end(&mut text));
     drop(etlink_kineto::read(&text[..], everything()));
 }
 

@@ -7,7 +7,7 @@ use etlink_testing::{DeviceQueue, TraceBuilder};
 const US: i64 = 1_000;
 
 fn hta_of(draw: &TraceBuilder, settings: HtaOptions) -> HtaTables {
-    hta_tables(&linked(draw), settings).expect("patterns")
+    hta_tables(linked(draw), settings)
 }
 
 /// ```text

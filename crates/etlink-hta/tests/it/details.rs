@@ -1,14 +1,24 @@
 //! Compares with the data of HTA's Python class, computed by hand.
 
 use crate::support::linked;
-use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, StragglerQuery};
+use etlink_hta::{HtaOptions, HtaTables, HtaTrace, RANK_TABLES, StragglerQuery};
 use etlink_testing::{DeviceQueue, TraceBuilder};
 
 const US: i64 = 1_000;
 
-fn in_detail(draw: &TraceBuilder) -> (HtaTables, HtaDetails) {
-    let trace = linked(draw);
-    etlink_hta::hta_tables_in_detail(&trace, HtaOptions::default()).expect("patterns")
+/// Tables to which HTA's Python class applies arguments.
+const DETAILS: [&str; 6] = [
+    "idle_intervals",
+    "launches",
+    "kernel_types_without_memory",
+    "annotations_gpu",
+    "annotations_cpu",
+    "extent",
+];
+
+fn in_detail(trace: etlink_link::LinkedTrace) -> HtaTables {
+    let names = [RANK_TABLES, &DETAILS].concat();
+    HtaTrace::new(trace, HtaOptions::default()).tables(&names)
 }
 
 /// ```text
@@ -29,79 +39,53 @@ fn kernel_and_copy() -> TraceBuilder {
 
 #[test]
 fn gaps_and_launches_before_any_argument() {
-    let (tables, details) = in_detail(&kernel_and_copy());
-    let gaps = details.idle_intervals.iter();
+    let tables = in_detail(linked(&kernel_and_copy()));
+    let gaps = tables.idle_intervals.iter();
     let gaps: Vec<_> = gaps
         .map(|gap| (gap.stream, gap.idle_interval, gap.host_wait))
         .collect();
     // The first row has no previous gap; the copy was called after the kernel had ended.
     assert_eq!(gaps, [(7, None, false), (7, Some(10.0), true)]);
-    let launches: Vec<_> = details.launches.iter().map(|one| one.is_memory).collect();
+    let launches: Vec<_> = tables.launches.iter().map(|one| one.is_memory).collect();
     assert_eq!(launches, [false, true]);
-    let launches: Vec<_> = details.launches.iter().map(|one| &one.launch).collect();
+    let launches: Vec<_> = tables.launches.iter().map(|one| &one.launch).collect();
     let stats: Vec<_> = tables.cuda_kernel_launch_stats.iter().collect();
     assert_eq!(launches, stats);
-    let types = details.kernel_types_without_memory.iter();
+    let types = tables.kernel_types_without_memory.iter();
     let types: Vec<_> = types.map(|one| (&one.kernel_type[..], one.sum)).collect();
     assert_eq!(types, [("COMPUTATION", 10.0)]);
-    let extent = &details.extent[0];
+    let extent = &tables.extent[0];
     assert_eq!((extent.first_start, extent.duration), (Some(1.0), 29.0));
 }
 
 #[test]
 fn every_table_is_found_by_its_name() {
-    struct Count(usize);
-    impl etlink_analyze::RecordVisitor for Count {
-        type Error = std::convert::Infallible;
-
-        fn visit(&mut self, _: &impl serde::Serialize) -> Result<(), Self::Error> {
-            self.0 += 1;
-            Ok(())
-        }
+    let blank = HtaTables::blank();
+    for name in RANK_TABLES.iter().chain(&DETAILS) {
+        assert_eq!(shown(&blank, name).len(), 1, "{name}");
     }
-    for name in etlink_hta::RANK_TABLES {
-        let mut count = Count(0);
-        assert_eq!(HtaTables::blank().visit_table(name, &mut count), Ok(true));
-        assert_eq!(count.0, 1, "{name}");
-    }
-    let mut count = Count(0);
-    let details = HtaDetails::blank();
-    assert_eq!(details.visit_table("launches", &mut count), Ok(true));
-    assert_eq!(details.visit_table("no_such_table", &mut count), Ok(false));
-    assert_eq!(count.0, 1);
+    assert!(blank.records("no_such_table").is_none());
 }
 
 /// Records of a table, as printed.
-struct Shown(Vec<String>);
-
-impl etlink_analyze::RecordVisitor for Shown {
-    type Error = serde_json::Error;
-
-    fn visit(&mut self, record: &impl serde::Serialize) -> Result<(), Self::Error> {
-        self.0.push(serde_json::to_string(record)?);
-        Ok(())
-    }
-}
-
-fn shown((tables, details): &(HtaTables, HtaDetails), name: &str) -> Vec<String> {
-    let mut shown = Shown(vec![]);
-    let is_known = tables.visit_table(name, &mut shown).expect("JSON")
-        || details.visit_table(name, &mut shown).expect("JSON");
-    assert!(is_known, "{name}");
-    shown.0
+fn shown(tables: &HtaTables, name: &str) -> Vec<serde_json::Value> {
+    let records = tables.records(name).expect(name);
+    records.map(|record| record.expect("JSON")).collect()
 }
 
 #[test]
 fn a_table_alone_is_that_among_all() {
     let draw = kernel_and_copy();
-    let all = in_detail(&draw);
-    let loaded = HtaOnDemand::new(linked(&draw), HtaOptions::default());
-    let of_class = ["idle_intervals", "launches", "annotations_cpu", "extent"];
-    for name in etlink_hta::RANK_TABLES.iter().chain(&of_class) {
-        let alone = loaded.tables(&[name]).expect("patterns");
-        assert_eq!(shown(&alone, name), shown(&all, name), "{name}");
+    let all = in_detail(linked(&draw));
+    let loaded = HtaTrace::new(linked(&draw), HtaOptions::default());
+    for name in RANK_TABLES.iter().chain(&DETAILS) {
+        assert_eq!(
+            shown(&loaded.tables(&[name]), name),
+            shown(&all, name),
+            "{name}"
+        );
     }
-    let one = loaded.tables(&["temporal_breakdown"]).expect("patterns");
+    let one = loaded.tables(&["temporal_breakdown"]);
     assert!(shown(&one, "kernel_breakdown").is_empty());
     assert_eq!(shown(&all, "kernel_breakdown").len(), 2);
 }
@@ -120,11 +104,10 @@ fn rows_that_do_not_say_their_stream_are_left_out() {
     let options = etlink_kineto::KinetoReadOptions::default();
     let device = etlink_kineto::read(text.as_bytes(), options).expect("reads");
     let trace = etlink_link::link(None, device, Default::default()).expect("links");
-    let (tables, details) =
-        etlink_hta::hta_tables_in_detail(&trace, HtaOptions::default()).expect("patterns");
+    let tables = in_detail(trace);
     assert_eq!(tables.temporal_breakdown[0].kernel_time, 5.0);
     // They are still events of the trace.
-    assert_eq!(details.extent[0].duration, 797.0);
+    assert_eq!(tables.extent[0].duration, 797.0);
 }
 
 /// Draws a rank; rank 0 starts its communication of step 1 last, rank 1 its communication of step
@@ -156,7 +139,7 @@ fn rank(rank: i64) -> HtaTables {
         rank: Some(rank),
         ..HtaOptions::default()
     };
-    etlink_hta::hta_tables(&linked(&draw), settings).expect("patterns")
+    etlink_hta::hta_tables(linked(&draw), settings)
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::Path;
 const US: i64 = 1_000;
 
 fn hta_of(draw: &TraceBuilder, settings: HtaOptions) -> HtaTables {
-    hta_tables(&linked(draw), settings).expect("patterns")
+    hta_tables(linked(draw), settings)
 }
 
 fn stats(all: &[NameStats]) -> Vec<(&str, f64, f64, f64, f64, f64)> {
@@ -416,9 +416,7 @@ fn the_first_event_has_no_number() {
         .expect("reads");
     let trace =
         etlink_link::link(None, device, etlink_link::LinkOptions::default()).expect("links");
-    let queues = hta_tables(&trace, HtaOptions::default())
-        .expect("patterns")
-        .queue_length_summary;
+    let queues = hta_tables(trace, HtaOptions::default()).queue_length_summary;
     assert_eq!(
         queues
             .iter()

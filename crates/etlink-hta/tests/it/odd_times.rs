@@ -57,7 +57,7 @@ proptest! {
         let Ok(trace) = linked else { return Ok(()) };
         for nanoseconds in [false, true] {
             let options = HtaOptions { nanoseconds, ..Default::default() };
-            let tables = hta_tables(&trace, options).expect("patterns");
+            let tables = hta_tables(trace.clone(), options);
             prop_assert_eq!(tables.temporal_breakdown.len(), 1);
         }
     }

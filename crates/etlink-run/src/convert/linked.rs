@@ -13,43 +13,20 @@ use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
 use etlink_model::Failure;
 
-/// Graph of a rank joined with the others of its run.
-pub(super) struct LinkedMember {
-    /// Content of the `.et`.
-    pub(super) bytes: Vec<u8>,
-    /// Losses of the graph.
-    pub(super) losses: Losses,
-    /// Notes on the other ranks.
-    pub(super) notes: Vec<String>,
-}
-
 /// Returns the graph of a rank as `etlink merge` without options writes it. Returns `None` if the
 /// rank has no readable recording, so that it cannot be joined.
-pub(super) fn link_member(rank: &InputRank) -> Result<Option<LinkedMember>, RunError> {
+pub(super) fn link_member(rank: &InputRank) -> Result<Option<WrittenMember>, RunError> {
     let mut set = rank.set.clone();
     set.keep_merged();
     let runs = RunSet::of_merged(&rank.folder, &set)?;
-    let WrittenMember {
-        bytes,
-        report,
-        mut notes,
-    } = match write_member(&runs, rank.rank) {
-        // reading the file alone will report this
-        Err(RunError::NoRecording(_)) => return Ok(None),
-        written => written?,
-    };
-    let mut losses = report.lost;
-    let demoted = report.written.map(|written| written.demoted);
-    losses.add(
-        LossKind::CommunicationAsCompute,
-        demoted.iter().flat_map(|demoted| demoted.values()).sum(),
-    );
-    notes.extend(set.without_traces_note());
-    Ok(Some(LinkedMember {
-        bytes,
-        losses,
-        notes,
-    }))
+    match write_member(&runs, rank.rank) {
+        Err(RunError::NoRecording(_)) => Ok(None),
+        written => {
+            let mut written = written?;
+            written.notes.extend(set.without_traces_note());
+            Ok(Some(written))
+        }
+    }
 }
 
 /// Returns the graph as the `.et` that `etlink link` without options writes, and its losses.

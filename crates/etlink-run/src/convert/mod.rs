@@ -22,16 +22,16 @@ pub use format::GraphFormat;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
-use crate::made_run::MadeRun;
-use crate::merge::MergeOptions;
+use crate::made_run::write_made_run;
+use crate::merge::{MergeOptions, put_file};
 use crate::output::{OutputFormat, Target, refuse_input};
 use crate::{RunError, input};
 use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
 use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::{
-    ChakraMessage, ChakraMessages, Losses, MessageError, for_each_message, is_minimal, to_minimal,
-    write_et, write_json,
+    ChakraMessage, ChakraMessages, Losses, for_each_message, is_minimal, to_minimal, write_et,
+    write_json,
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
 use etlink_chakra::read::{self, ChakraGraph};
@@ -133,34 +133,30 @@ pub fn convert(
     refuse_input(output, ranks.iter())?;
     let mut job = ConvertJob {
         input,
-        output: output.to_owned(),
-        from,
-        to,
         options,
-        losses: Losses::default(),
-        notes: note.into_iter().collect(),
+        report: ConvertReport {
+            input: source.to_owned(),
+            from,
+            output: output.to_owned(),
+            to,
+            nodes: 0,
+            ranks: 1,
+            bytes: 0,
+            losses: Losses::default(),
+            notes: note.into_iter().collect(),
+        },
     };
     if from == GraphFormat::EtPlus && !to.is_picture() {
         job.link_again(member)?;
     }
-    let (nodes, written, bytes) = match (from, to) {
+    match (from, to) {
         (GraphFormat::Text, _) => job.write_text_ranks()?,
         (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
         (_, to) if to.is_picture() => job.write_picture()?,
         (_, GraphFormat::Parquet) => job.write_tables()?,
         _ => job.write_messages()?,
-    };
-    Ok(ConvertReport {
-        input: source.to_owned(),
-        from,
-        output: output.to_owned(),
-        to,
-        nodes,
-        ranks: written,
-        bytes,
-        losses: job.losses,
-        notes: job.notes,
-    })
+    }
+    Ok(job.report)
 }
 
 /// Files to read.
@@ -345,16 +341,9 @@ fn refuse_options(
 /// A conversion in progress.
 struct ConvertJob<'o> {
     input: GraphInput,
-    output: PathBuf,
-    from: GraphFormat,
-    to: GraphFormat,
     options: &'o ConvertOptions,
-    losses: Losses,
-    notes: Vec<String>,
+    report: ConvertReport,
 }
-
-/// Numbers of nodes, of ranks' files, and of bytes.
-type Written = (u64, u64, u64);
 
 impl ConvertJob<'_> {
     /// Replaces merged JSON by the `.et` made of it, which is then converted. A rank of a folder is
@@ -363,12 +352,12 @@ impl ConvertJob<'_> {
         let among = member.as_ref().map(linked::link_member).transpose()?;
         let (graph, losses) = match among.flatten() {
             Some(linked) => {
-                self.notes.extend(linked.notes);
+                self.report.notes.extend(linked.notes);
                 (linked.bytes, linked.losses)
             }
             None => {
                 if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
-                    self.notes.push(format!(
+                    self.report.notes.push(format!(
                         "rank {} has no complete recording: it is converted alone, without the other ranks",
                         member.rank
                     ));
@@ -376,18 +365,15 @@ impl ConvertJob<'_> {
                 linked::link_again(&mut self.input)?
             }
         };
-        self.losses = self.allow(losses)?;
+        self.report.losses = self.allow(losses)?;
         self.input.replace(graph);
         Ok(())
     }
 
     /// Converts message by message, so that memory does not grow with the file.
-    fn write_messages(&mut self) -> Result<Written, RunError> {
+    fn write_messages(&mut self) -> Result<(), RunError> {
         let target = self.target()?;
-        let mut source = match self.from {
-            GraphFormat::Parquet => None,
-            _ => Some(self.input.open()?),
-        };
+        let mut source = Some(self.open_messages()?);
         let mut nodes = 0;
         let (mut lost_in_json, mut not_chosen) = (Losses::default(), Losses::default());
         let mut read = None;
@@ -402,7 +388,7 @@ impl ConvertJob<'_> {
                     }
                     None => message,
                 };
-                match self.to {
+                match self.report.to {
                     GraphFormat::Jsonizer => write_json(message, &mut out, &mut lost_in_json),
                     _ => write_et(&message, &mut out),
                 }
@@ -414,10 +400,8 @@ impl ConvertJob<'_> {
                     io::ErrorKind::Other.into()
                 })
             };
-            let result = match source.take() {
-                None => hand_on_tables(&self.input.path, &mut sink),
-                Some(source) => hand_on_messages(&self.input.path, source, &mut sink),
-            };
+            let source = source.take().flatten();
+            let result = hand_on_messages(&self.input.path, source, &mut sink);
             if let Some(error) = unwritten {
                 return Err(error);
             }
@@ -433,43 +417,44 @@ impl ConvertJob<'_> {
             failed.map_or(Ok(()), |kind| Err(kind.into()))
         });
         if let Some(result) = read {
-            self.losses.extend(&result?);
+            self.report.losses.extend(&result?);
         }
-        let (_, bytes) = written?;
-        Ok((nodes, 1, bytes))
+        (self.report.nodes, self.report.bytes) = (nodes, written?.1);
+        Ok(())
     }
 
-    fn write_tables(&mut self) -> Result<Written, RunError> {
+    fn write_tables(&mut self) -> Result<(), RunError> {
         let graph = self.read_messages()?;
-        self.require_nodes(graph.nodes.len() as u64, &self.losses)?;
-        let bytes = tables::write(&graph, &self.output, self.options.overwrite)?;
-        Ok((graph.nodes.len() as u64, 1, bytes))
+        self.require_nodes(graph.nodes.len() as u64, &self.report.losses)?;
+        self.report.bytes = tables::write(&graph, &self.report.output, self.options.overwrite)?;
+        self.report.nodes = graph.nodes.len() as u64;
+        Ok(())
     }
 
     fn read_messages(&mut self) -> Result<ChakraMessages, RunError> {
-        if self.from == GraphFormat::Parquet {
-            return tables::read(&self.input.path);
-        }
         let mut graph = ChakraMessages::default();
-        let source = self.input.open()?;
+        let source = self.open_messages()?;
         let losses = hand_on_messages(&self.input.path, source, &mut |message| {
-            match message {
-                ChakraMessage::Metadata(metadata) => graph.metadata = metadata,
-                ChakraMessage::Node(node) => graph.nodes.push(*node),
-            }
+            graph.push(message);
             Ok(())
         })?;
-        self.losses.extend(&self.allow(losses)?);
+        self.report.losses.extend(&self.allow(losses)?);
         Ok(graph)
     }
 
-    fn write_picture(&mut self) -> Result<Written, RunError> {
+    /// Opens a file of messages; returns `None` for tables.
+    fn open_messages(&mut self) -> Result<Option<Box<dyn Read + Send>>, RunError> {
+        let has_messages = self.report.from != GraphFormat::Parquet;
+        has_messages.then(|| self.input.open()).transpose()
+    }
+
+    fn write_picture(&mut self) -> Result<(), RunError> {
         let target = self.target()?;
         let graph = self.read_graph(&self.input.path.clone())?;
         let mut losses = losses_of_damage(&graph);
         let picture = Picture::new(&graph, &self.options.choice);
         let picture = picture.map_err(|error| Failure::new(error.to_string()))?;
-        let text = match self.to {
+        let text = match self.report.to {
             GraphFormat::GraphMl => to_graphml(&picture),
             GraphFormat::Mermaid => {
                 to_mermaid(&picture).map_err(|error| Failure::new(error.to_string()))?
@@ -477,13 +462,13 @@ impl ConvertJob<'_> {
             _ => to_dot(&picture),
         };
         losses.extend(picture.losses());
-        self.losses = self.allow(losses)?;
-        let written = target.write(|out| out.write_all(text.as_bytes()));
-        let (_, bytes) = written?;
-        Ok((picture.size().0 as u64, 1, bytes))
+        self.report.losses = self.allow(losses)?;
+        self.report.bytes = target.write(|out| out.write_all(text.as_bytes()))?.1;
+        self.report.nodes = picture.size().0 as u64;
+        Ok(())
     }
 
-    fn write_goal(&mut self, files: &[PathBuf]) -> Result<Written, RunError> {
+    fn write_goal(&mut self, files: &[PathBuf]) -> Result<(), RunError> {
         let target = self.target()?;
         let mut graphs: BTreeMap<u32, ChakraGraph> = BTreeMap::new();
         let mut groups = GroupList::new();
@@ -515,15 +500,16 @@ impl ConvertJob<'_> {
             failed.map_or(Ok(()), |kind| Err(kind.into()))
         });
         if let Some(result) = result {
-            self.losses = result?;
+            self.report.losses = result?;
         }
-        let (_, bytes) = written?;
-        let nodes = graphs.values().map(ChakraGraph::len).sum::<usize>();
-        Ok((nodes as u64, graphs.len() as u64, bytes))
+        self.report.bytes = written?.1;
+        self.report.nodes = graphs.values().map(ChakraGraph::len).sum::<usize>() as u64;
+        self.report.ranks = graphs.len() as u64;
+        Ok(())
     }
 
     /// Writes a file per rank into the output folder.
-    fn write_text_ranks(&mut self) -> Result<Written, RunError> {
+    fn write_text_ranks(&mut self) -> Result<(), RunError> {
         let text = io::read_to_string(self.input.open()?);
         let path = &self.input.path;
         let text = text.with_path(FileAction::Read, path)?;
@@ -540,38 +526,30 @@ impl ConvertJob<'_> {
         } else {
             path.file_stem().unwrap_or_default().to_string_lossy()
         };
-        let made = MadeRun {
-            folder: &self.output,
-            name: &stem,
-            options: MergeOptions {
-                overwrite: self.options.overwrite,
-                ..MergeOptions::default()
-            },
+        let options = MergeOptions {
+            overwrite: self.options.overwrite,
+            ..MergeOptions::default()
         };
-        made.write(|files| -> Result<(), RunError> {
-            for rank in 0..wanted.ranks {
-                let target = files.target(&format!("{stem}.{rank}.et"), OutputFormat::Chakra)?;
-                target.write(|out| out.write_all(&et))?;
-            }
-            Ok(())
+        write_made_run(&self.report.output, &stem, &options, |files| {
+            (0..wanted.ranks)
+                .try_for_each(|rank| put_file(files, &format!("{stem}.{rank}.et"), &et))
         })?;
         let ranks = u64::from(wanted.ranks);
-        Ok((
-            graph.nodes.len() as u64 * ranks,
-            ranks,
-            et.len() as u64 * ranks,
-        ))
+        self.report.ranks = ranks;
+        self.report.nodes = graph.nodes.len() as u64 * ranks;
+        self.report.bytes = et.len() as u64 * ranks;
+        Ok(())
     }
 
     fn target(&self) -> Result<Target, RunError> {
         // the format is irrelevant: this module encodes the content
         let format = Some(OutputFormat::EtPlus);
-        Target::new(&self.output, format, self.options.overwrite)
+        Target::new(&self.report.output, format, self.options.overwrite)
     }
 
     fn read_graph(&mut self, path: &Path) -> Result<ChakraGraph, RunError> {
         let failed = |cause| RunError::unreadable(path.display(), cause);
-        if self.from == GraphFormat::Parquet {
+        if self.report.from == GraphFormat::Parquet {
             let bytes = tables::read(path)?.to_et();
             return read::read(bytes.as_slice()).map_err(failed);
         }
@@ -634,27 +612,20 @@ fn describe_losses(losses: &Losses) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
+/// Passes on the messages of a file, or of tables if there is no `source`.
 fn hand_on_messages(
     path: &Path,
-    source: Box<dyn Read + Send>,
+    source: Option<Box<dyn Read + Send>>,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
 ) -> Result<Losses, RunError> {
-    for_each_message(source, sink).map_err(|error| match error {
-        MessageError::Read(cause) => RunError::unreadable(path.display(), cause),
-        MessageError::Sink(cause) => RunError::unreadable(path.display(), cause),
-    })
-}
-
-fn hand_on_tables(
-    path: &Path,
-    sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, RunError> {
-    let graph = tables::read(path)?;
-    let metadata = std::iter::once(ChakraMessage::Metadata(graph.metadata));
-    let nodes = graph.nodes.into_iter();
-    let nodes = nodes.map(|node| ChakraMessage::Node(Box::new(node)));
-    for message in metadata.chain(nodes) {
-        sink(message).map_err(|cause| RunError::unreadable(path.display(), cause))?;
-    }
-    Ok(Losses::default())
+    let Some(source) = source else {
+        let graph = tables::read(path)?;
+        let metadata = std::iter::once(ChakraMessage::Metadata(graph.metadata));
+        let nodes = graph.nodes.into_iter();
+        let nodes = nodes.map(|node| ChakraMessage::Node(Box::new(node)));
+        let passed = metadata.chain(nodes).try_for_each(sink);
+        passed.map_err(|cause| RunError::unreadable(path.display(), cause))?;
+        return Ok(Losses::default());
+    };
+    for_each_message(source, sink).map_err(|cause| RunError::unreadable(path.display(), cause))
 }

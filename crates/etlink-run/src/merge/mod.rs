@@ -20,6 +20,7 @@ mod traced_device;
 pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
 pub(crate) use one_rank::{WrittenMember, write_member};
+pub(crate) use simulator::put_file;
 pub use timeline_context::TimelineReport;
 pub(crate) use traced_device::traced_device;
 
@@ -135,10 +136,19 @@ struct KnownRank {
     trace: Option<Box<LinkedTrace>>,
 }
 
-impl KnownRank {
-    /// Links a rank for `job`. Returns the state for the join if the rank is certain and may be
-    /// written.
-    fn link(entry: RankEntry<'_>, job: &LinkJob) -> Result<LinkedParts, RunError> {
+/// What a cache keeps of a linked rank.
+#[derive(BorshSerialize, BorshDeserialize)]
+struct LinkedSummary {
+    known: Option<KnownRank>,
+    report: JobReport,
+}
+
+impl LinkedSummary {
+    /// Links a rank for `job`. Has the state for the join if the rank is certain and may be written.
+    fn link(
+        entry: RankEntry<'_>,
+        job: &LinkJob,
+    ) -> Result<(LinkedSummary, Box<LinkedTrace>), RunError> {
         let LinkedRank {
             trace,
             report,
@@ -152,21 +162,8 @@ impl KnownRank {
             facts,
             trace: None,
         });
-        Ok((known, report, Box::new(trace)))
+        Ok((LinkedSummary { known, report }, Box::new(trace)))
     }
-}
-
-/// Kept state of a rank, its report, and its trace if it was linked now.
-type FoundParts = (Option<KnownRank>, JobReport, Option<Box<LinkedTrace>>);
-
-/// Kept state of a linked rank, its report, and its linked trace.
-type LinkedParts = (Option<KnownRank>, JobReport, Box<LinkedTrace>);
-
-/// What a cache keeps of a linked rank.
-#[derive(BorshSerialize, BorshDeserialize)]
-struct LinkedSummary {
-    known: Option<KnownRank>,
-    report: JobReport,
 }
 
 /// Returns the settings on which a linked rank depends.
@@ -191,9 +188,9 @@ fn summary_job(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkJob, 
 
 /// Links a rank of a shard that is only prepared.
 fn summarize(entry: RankEntry<'_>, options: &MergeOptions) -> Result<LinkedSummary, RunError> {
-    let (known, report, _) = KnownRank::link(entry, &summary_job(entry, options)?)?;
-    refuse_damage(&report)?;
-    Ok(LinkedSummary { known, report })
+    let (summary, _) = LinkedSummary::link(entry, &summary_job(entry, options)?)?;
+    refuse_damage(&summary.report)?;
+    Ok(summary)
 }
 
 fn refuse_damage(report: &JobReport) -> Result<(), RunError> {
@@ -500,20 +497,24 @@ impl Merger<'_> {
     }
 
     /// Links a rank, unless its summary is cached; then there is no trace.
-    fn link_or_find(&self, entry: RankEntry<'_>, job: &LinkJob) -> Result<FoundParts, RunError> {
+    fn link_or_find(
+        &self,
+        entry: RankEntry<'_>,
+        job: &LinkJob,
+    ) -> Result<(LinkedSummary, Option<Box<LinkedTrace>>), RunError> {
         let (mut trace, mut refused) = (None, None);
         let found = cached_result(entry, self.settings.as_deref(), || {
-            let (known, report, linked) = KnownRank::link(entry, job)?;
-            if let Err(error) = refuse_damage(&report) {
-                refused = Some(report);
+            let (summary, linked) = LinkedSummary::link(entry, job)?;
+            if let Err(error) = refuse_damage(&summary.report) {
+                refused = Some(summary);
                 return Err(error);
             }
             trace = Some(linked);
-            Ok(LinkedSummary { known, report })
+            Ok(summary)
         });
-        match (found, refused) {
-            (_, Some(report)) => Ok((None, report, None)),
-            (found, None) => found.map(|found| (found.known, found.report, trace)),
+        match refused {
+            Some(summary) => Ok((summary, None)),
+            None => Ok((found?, trace)),
         }
     }
 
@@ -525,12 +526,13 @@ impl Merger<'_> {
         } else {
             summary_job(entry, self.options)?
         };
-        let (facts, mut linked, trace) = self.link_or_find(entry, &job)?;
+        let (summary, trace) = self.link_or_find(entry, &job)?;
+        let mut linked = summary.report;
         if !entry.is_wanted(linked.report.rank) {
             rank.is_unwanted = true;
             return Ok(());
         }
-        rank.known = facts;
+        rank.known = summary.known;
         let alone = entry.is_alone();
         let (Some(trace), true) = (trace, is_ours) else {
             rank.linked = Some(linked);

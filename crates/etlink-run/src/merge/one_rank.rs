@@ -2,20 +2,20 @@
 //! because groups, peers and times depend on them, but only one file is written.
 
 use super::joined::JoinMember;
-use super::{KnownRank, MergeOptions, MergedRun};
+use super::{KnownRank, LinkedSummary, MergeOptions, MergedRun};
 use crate::error::RunError;
-use crate::job::{self, ChakraOptions, JobReport};
+use crate::job::{self, ChakraOptions};
 use crate::run::{RankEntry, RunSet};
 use crate::text;
 use etlink_chakra::et;
-use etlink_model::GlobalRank;
+use etlink_chakra::messages::{LossKind, Losses};
 
 /// Result of writing one rank of a run.
 pub(crate) struct WrittenMember {
     /// Content of the `.et`.
     pub(crate) bytes: Vec<u8>,
     /// Report of the linking.
-    pub(crate) report: JobReport,
+    pub(crate) losses: Losses,
     /// Ranks that were not joined with this one, with the reasons.
     pub(crate) notes: Vec<String>,
 }
@@ -47,24 +47,27 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     let joined = MergedRun::new(&options, &runs.options, runs.entry(place).run(), members);
     notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
     let entry = runs.entry(place);
-    let (trace, mut report) = entry.link_job(&entry.job()?)?;
-    report.report.rank = report.report.rank.or(Some(GlobalRank(rank)));
+    let (trace, report) = entry.link_job(&entry.job()?)?;
     let context = joined.rank_context(&options, entry.label());
     let options = job::write_options(ChakraOptions::default(), context);
     let mut bytes = vec![];
     let written = et::write_et(&trace, &options, &mut bytes);
-    report.written = Some(written.map_err(|error| RunError::Job(error.into()))?);
+    let demoted = written
+        .map_err(|error| RunError::Job(error.into()))?
+        .demoted;
+    let mut losses = report.lost;
+    losses.add(LossKind::CommunicationAsCompute, demoted.values().sum());
     Ok(WrittenMember {
         bytes,
-        report,
+        losses,
         notes,
     })
 }
 
 /// Links a rank and returns its state for the join, without the trace.
 fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
-    let (known, ..) = KnownRank::link(entry, &entry.job()?)?;
-    Ok(known)
+    let (summary, _) = LinkedSummary::link(entry, &entry.job()?)?;
+    Ok(summary.known)
 }
 
 fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {

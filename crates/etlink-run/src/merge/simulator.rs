@@ -8,9 +8,7 @@ use crate::file_kind::may_be_file;
 use crate::output::{FileSet, OutputFormat, not_ours};
 use crate::storage;
 use etlink_chakra::TracePart;
-use etlink_chakra::astra::{
-    self, NetworkBackend, NetworkOrigin, Workload, WorkloadSource, file, ns3_file,
-};
+use etlink_chakra::astra::{self, NetworkBackend, Workload, backend_files, configurations, file};
 use etlink_model::{Failure, GlobalRank, Setting};
 use memchr::memmem;
 use std::path::Path;
@@ -39,21 +37,6 @@ pub(super) fn file_names(options: &MergeOptions) -> Vec<&'static str> {
             names.extend(backend_files(simulator.backend));
             names
         }
-    }
-}
-
-/// Returns the names of files for a network that is simulated packet by packet.
-fn backend_files(backend: NetworkBackend) -> Vec<&'static str> {
-    match backend {
-        NetworkBackend::Analytical => vec![],
-        NetworkBackend::Ns3 => vec![
-            ns3_file::CONFIG,
-            ns3_file::TOPOLOGY,
-            ns3_file::LOGICAL,
-            ns3_file::FLOWS,
-            ns3_file::TRACED,
-        ],
-        NetworkBackend::Htsim => vec![astra::HTSIM_TOPOLOGY],
     }
 }
 
@@ -178,39 +161,20 @@ pub(super) fn write_files(
         host_nodes: options.chakra.part != TracePart::Communication,
         subgroups: groups.len() > 1,
         network: joined.network.as_ref(),
-        network_origin: NetworkOrigin::Recording,
         silent: joined.is_silent,
         backend: simulator.backend,
-        source: WorkloadSource::Recorded,
-        device: Some(&joined.agreed.device),
+        device: joined.agreed.device.clone(),
+        roofline: simulator.roofline,
+        ..Workload::default()
     };
-    let device = &joined.agreed.device;
-    let system = astra::system(simulator.roofline, device, joined.network.as_ref());
-    put_file(set, file::SYSTEM, system.as_bytes())?;
-    put_file(
-        set,
-        file::NETWORK,
-        astra::network(ranks, joined.network.as_ref()).as_bytes(),
-    )?;
-    let network = joined.network.as_ref();
-    match simulator.backend {
-        NetworkBackend::Analytical => {}
-        NetworkBackend::Ns3 => {
-            for (name, text) in astra::ns3_files(ranks, network) {
-                put_file(set, name, text.as_bytes())?;
-            }
-        }
-        NetworkBackend::Htsim => {
-            let text = astra::htsim_topology(ranks, network);
-            put_file(set, astra::HTSIM_TOPOLOGY, text.as_bytes())?;
-        }
+    for (name, text) in configurations(&workload) {
+        put_file(set, name, text.as_bytes())?;
     }
-    put_file(set, file::MEMORY, astra::memory().as_bytes())?;
-    put_file(set, file::README, astra::readme(&workload).as_bytes())?;
     Ok(())
 }
 
-fn put_file(set: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
+/// Writes a file with this content.
+pub(crate) fn put_file(set: &FileSet, name: &str, content: &[u8]) -> Result<(), RunError> {
     let target = set.target(name, OutputFormat::EtPlus)?;
     target.write(|out| out.write_all(content))?;
     Ok(())

@@ -27,7 +27,7 @@ use etlink_chakra::convert::{GroupList, NodeNumbers};
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::proto::NodeType;
 use etlink_chakra::read::ChakraGraph;
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -66,7 +66,7 @@ pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses>
                 file,
                 numbers: NodeNumbers::new(file),
                 cycle: cycle_of_nodes(file),
-                processors: IndexMap::new(),
+                processors: IndexSet::new(),
                 places: BTreeMap::new(),
                 is_written: vec![false; file.len()],
                 required_by: vec![None; file.len()],
@@ -97,15 +97,12 @@ fn absent_ranks(run: &GoalRun<'_>) -> u64 {
 /// Tags of collectives, by group and position in the order of the group's collectives.
 #[derive(Default)]
 struct CollectiveTags {
-    tags: IndexMap<(Vec<u32>, u64), ()>,
+    tags: IndexSet<(Vec<u32>, u64)>,
 }
 
 impl CollectiveTags {
     fn tag(&mut self, group: &[u32], place: u64) -> i64 {
-        let key = (group.to_vec(), place);
-        let entry = self.tags.entry(key);
-        let index = entry.index();
-        entry.or_default();
+        let (index, _) = self.tags.insert_full((group.to_vec(), place));
         MESSAGE_TAGS + index as i64
     }
 }
@@ -118,7 +115,7 @@ struct RankWriter<'a, 'g> {
     /// Cycle of each node, if it is on one.
     cycle: Vec<Option<u32>>,
     /// Processors of the file, in the order of their numbers in the schedule.
-    processors: IndexMap<u32, ()>,
+    processors: IndexSet<u32>,
     /// Number of collectives written so far, per group.
     places: BTreeMap<Vec<u32>, u64>,
     /// For each node: true if its label is written.
@@ -274,16 +271,10 @@ impl RankWriter<'_, '_> {
     }
 
     fn write_deps(&mut self, node: usize, label: &str, out: &mut impl Write) -> io::Result<()> {
-        let (control, data) = (
-            self.file.ctrl_deps.list(node),
-            self.file.data_deps.list(node),
-        );
-        let known: Vec<u32> = control
-            .iter()
-            .chain(data)
-            .filter_map(|id| self.numbers.find(*id))
-            .collect();
-        let missing = control.len() + data.len() - known.len();
+        let file = self.file;
+        let known = file.deps(node).filter_map(|(_, id)| self.numbers.find(id));
+        let known: Vec<u32> = known.collect();
+        let missing = file.deps(node).count() - known.len();
         self.losses.add(LossKind::DanglingDep, missing as u64);
         for dep in known {
             let place = dep as usize;
@@ -314,9 +305,7 @@ impl RankWriter<'_, '_> {
     }
 
     fn processor(&mut self, node: usize) -> usize {
-        let entry = self.processors.entry(self.file.place[node]);
-        let index = entry.index();
-        entry.or_default();
+        let (index, _) = self.processors.insert_full(self.file.place[node]);
         index.min(MAX_PROCESSORS - 1)
     }
 }

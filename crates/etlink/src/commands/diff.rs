@@ -1,7 +1,5 @@
 //! `etlink diff`: compares two runs.
 
-#[cfg(feature = "parquet")]
-mod arrow;
 pub(super) mod several;
 
 use super::{print_report, print_text};
@@ -100,13 +98,9 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
         // a result, not a note: -q must not hide why the command fails
         notes::print_message(format_args!("--fail-if {rule}: the rule holds"));
     }
-    Ok(
-        if compared.excluded.is_empty() && compared.failed.is_empty() {
-            Outcome::Done
-        } else {
-            Outcome::Found
-        },
-    )
+    Ok(Outcome::done_if(
+        compared.excluded.is_empty() && compared.failed.is_empty(),
+    ))
 }
 
 /// Comparison of two runs.
@@ -144,6 +138,27 @@ impl DiffDocument {
 
     /// Names of the tables.
     pub const TABLES: [&str; 4] = ["changes", "classes", "ops", "waiting"];
+
+    /// Returns one of the tables.
+    ///
+    /// # Errors
+    /// There is no table of this name.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self, name: &str) -> Result<arrow_array::RecordBatch> {
+        use crate::record_tables::records_table;
+
+        let diff = &self.diff;
+        match name {
+            "changes" => records_table(None, &diff.changes),
+            "classes" => records_table(None, &diff.classes),
+            "ops" => records_table(None, &diff.ops),
+            "waiting" => records_table(None, &diff.waiting),
+            _ => {
+                let names = DiffDocument::TABLES.join(", ");
+                bail!("there is no table {name}; tables of two runs: {names}")
+            }
+        }
+    }
 
     /// Returns a sentence on each of the largest changes.
     pub fn sentences(&self) -> Vec<String> {
@@ -208,10 +223,7 @@ fn changes_csv(changes: &[RowChange]) -> Result<String> {
 
 fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> String {
     let diff = &compared.diff;
-    let limit = Limit {
-        lines: limit,
-        option: "--rows",
-    };
+    let limit = Limit::rows(limit);
     let per = diff.per;
     let mut out = runs_head(compared);
     out += &part_table(

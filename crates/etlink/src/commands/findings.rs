@@ -1,8 +1,5 @@
 //! `etlink findings`: lists the largest possible gains of a run.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use super::{note_idle_measurements, print_report, print_run_files};
 use crate::args::FindingsArgs;
 use crate::cut_traces::{cut_line, row_damage_lines};
@@ -111,6 +108,29 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
 }
 
 impl FindingsReport {
+    /// Returns a table with a row per finding.
+    ///
+    /// # Errors
+    /// Never fails because of the content.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self) -> Result<arrow_array::RecordBatch> {
+        let blank = etlink_findings::RunFinding {
+            // any kind: the blank record only provides the names and types of columns
+            kind: etlink_findings::KINDS[0].kind,
+            subject: String::new(),
+            ranks: vec![],
+            inferred: false,
+            gain_ns: 0,
+            gain_share: 0.0,
+            cause: String::new(),
+            figures: etlink_findings::CauseEvidence::default(),
+            title: String::new(),
+            evidence: String::new(),
+            remedy: "".into(),
+        };
+        crate::record_tables::records_table(Some(&blank), &self.found.findings)
+    }
+
     /// Returns the texts that the command prints: three lines per finding, one per remark.
     pub fn texts(&self) -> Vec<String> {
         let mut texts: Vec<String> = self.damage_lines.lines().map(str::to_owned).collect();

@@ -184,11 +184,7 @@ fn print_prepared(shard: &PreparedShard, json: bool) -> Result<Outcome> {
         text += &format!("{done} prepared, {failed} failed\n");
         print_report(&text)?;
     }
-    Ok(if shard.failed.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(shard.failed.is_empty()))
 }
 
 /// Prints paired and unused files of each run in verbose mode. If files could not be read, the

@@ -34,12 +34,11 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
         Some(against) => Some((against.as_path(), args.reading.run_options(None)?)),
         None => None,
     };
-    let read = read_simulation(files, against, target.is_some())?;
-    let mut result = read.result;
+    let (mut result, recording_notes) = read_simulation(files, against, target.is_some())?;
     // named as typed, since notes on the simulation are printed next to these
     let recording = args.against.iter().map(|path| path.display().to_string());
     let recording: String = recording.collect();
-    let of_recording = [(&recording[..], read.recording_notes)];
+    let of_recording = [(&recording[..], recording_notes)];
     result
         .notes
         .extend(notes::name_runs(of_recording.into_iter()));

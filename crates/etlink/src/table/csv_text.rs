@@ -7,27 +7,50 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// A table as CSV. Texts become safe cells, see [`csv_text`].
-pub struct CsvTable(csv::Writer<Vec<u8>>);
+pub struct CsvTable {
+    columns: Vec<String>,
+    out: csv::Writer<Vec<u8>>,
+}
 
 impl CsvTable {
     /// Creates a table with these columns.
     ///
     /// # Errors
     /// Never fails in memory.
-    pub fn new(columns: impl IntoIterator<Item = impl AsRef<str>>) -> Result<CsvTable> {
+    pub fn new(columns: impl IntoIterator<Item = impl Into<String>>) -> Result<CsvTable> {
+        let columns: Vec<String> = columns.into_iter().map(Into::into).collect();
         let mut out = csv::Writer::from_writer(vec![]);
-        out.write_record(columns.into_iter().map(|name| name.as_ref().to_owned()))?;
-        Ok(CsvTable(out))
+        out.write_record(&columns)?;
+        Ok(CsvTable { columns, out })
     }
 
-    /// Adds a record: a tuple or list of cells, which may be nested. `None` is an empty cell.
+    /// Adds a line: a tuple or list of cells, which may be nested. `None` is an empty cell.
     ///
     /// # Errors
-    /// Fails if the record is not a value in JSON.
-    pub fn add(&mut self, record: impl Serialize) -> Result<()> {
+    /// Fails if the line is not a value in JSON.
+    pub fn add(&mut self, line: impl Serialize) -> Result<()> {
         let mut cells = vec![];
-        push_cells(serde_json::to_value(record)?, &mut cells);
-        Ok(self.0.write_record(cells)?)
+        push_cells(serde_json::to_value(line)?, &mut cells);
+        Ok(self.out.write_record(cells)?)
+    }
+
+    /// Adds a record: cells for the first columns, then the fields that the others name. A field
+    /// that is a list is one cell.
+    ///
+    /// # Errors
+    /// Fails if a cell or the record is not a value in JSON.
+    pub fn add_record(&mut self, first: &[&dyn ToString], record: impl Serialize) -> Result<()> {
+        let record = serde_json::to_value(record)?;
+        let first = first.iter().map(|cell| cell.to_string().into());
+        let mut line: Vec<Value> = first.collect();
+        // by name: fields that serde skips because they are empty would shift the others
+        for name in &self.columns[line.len()..] {
+            line.push(match record.get(name) {
+                Some(list @ (Value::Array(_) | Value::Object(_))) => list.to_string().into(),
+                value => value.cloned().unwrap_or_default(),
+            });
+        }
+        self.add(line)
     }
 
     /// Returns the text of the table.
@@ -35,7 +58,7 @@ impl CsvTable {
     /// # Errors
     /// Never fails in memory.
     pub fn finish(self) -> Result<String> {
-        Ok(String::from_utf8(self.0.into_inner()?)?)
+        Ok(String::from_utf8(self.out.into_inner()?)?)
     }
 }
 
@@ -52,7 +75,7 @@ fn push_cells(value: Value, cells: &mut Vec<String>) {
 /// pass them to the terminal. Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a
 /// formula (<https://owasp.org/www-community/attacks/CSV_Injection>), so such a text gets a leading
 /// apostrophe. Integers, such as a rank, stay unchanged.
-pub fn csv_text(text: &str) -> Cow<'_, str> {
+fn csv_text(text: &str) -> Cow<'_, str> {
     // OWASP also names leading tabs and carriage returns, which are escaped here.
     let text = plain(text);
     let starts_formula = text.starts_with(['=', '+', '-', '@']);

@@ -33,6 +33,14 @@ impl Limit {
         lines: 0,
         option: "",
     };
+
+    /// Limit of `--rows`.
+    pub fn rows(lines: usize) -> Limit {
+        Limit {
+            lines,
+            option: "--rows",
+        }
+    }
 }
 
 /// A table with a head. The first columns are texts, and on request also the last; the other

@@ -1,95 +1,65 @@
 //! Lets all ranks run as far as possible.
 
-use super::{MatchTable, RankComm, RankNodes, comm};
+use super::{MatchTable, RankNodes};
 use crate::finding::{FindingKind, Findings};
+use etlink_link::ranks::CommRole;
 
 /// Progress of one rank.
 struct RankProgress {
     /// Number of dependencies of each node that have not run.
     waits: Vec<u32>,
-    /// Entry in `comms` of each node; `u32::MAX` for computation.
-    comm: Vec<u32>,
     ran: usize,
     /// Entries of `comms` that have started and wait for other ranks.
     waiting: Vec<u32>,
 }
 
+/// A node: the index of its rank, and its own.
+type NodeOfRank = (u32, u32);
+
 /// Runs all ranks and reports nodes that wait forever.
 pub(super) fn run(ranks: &[RankNodes], table: &MatchTable, findings: &mut Findings) {
-    let mut state: Vec<RankProgress> = ranks.iter().map(RankProgress::new).collect();
-    let mut here: Vec<Vec<(u32, u32)>> = vec![vec![]; table.needs.len()];
-    let mut ready: Vec<(u32, u32)> = vec![];
+    let (mut state, mut ready): (Vec<RankProgress>, Vec<NodeOfRank>) = (vec![], vec![]);
     for (at, rank) in (0u32..).zip(ranks) {
-        ready.extend(
-            (0u32..)
-                .zip(&rank.waits)
-                .filter(|(_, waits)| **waits == 0)
-                .map(|(node, _)| (at, node)),
-        );
+        state.push(RankProgress {
+            waits: rank.waits.clone(),
+            ran: 0,
+            waiting: vec![],
+        });
+        ready.extend(rank.roots().map(|node| (at, node)));
     }
+    let mut here: Vec<Vec<NodeOfRank>> = vec![vec![]; table.needs.len()];
     while let Some((at, node)) = ready.pop() {
-        let entry = state[at as usize].comm[node as usize];
-        let Some(communication) = ranks[at as usize].comms.get(entry as usize) else {
-            finish(ranks, &mut state, at, node, &mut ready);
+        let mut finish = |(at, node): NodeOfRank| {
+            let progress = &mut state[at as usize];
+            progress.ran += 1;
+            let next = |next| ready.push((at, next));
+            ranks[at as usize].finish(node, &mut progress.waits, next);
+        };
+        let Some((entry, communication)) = ranks[at as usize].comm_of(node) else {
+            finish((at, node));
             continue;
         };
         let matched = table.of[at as usize][entry as usize] as usize;
         let arrived = &mut here[matched];
         arrived.push((at, node));
         // A send is done once it is issued; only the receive waits.
-        if matches!(communication.what, RankComm::Send(_)) {
-            finish(ranks, &mut state, at, node, &mut ready);
+        if communication.role == CommRole::Sends {
+            finish((at, node));
         }
         if arrived.len() == table.needs[matched] {
             for (at, node) in std::mem::take(arrived) {
-                let entry = state[at as usize].comm[node as usize];
-                if !matches!(comm(ranks, (at, entry)).1.what, RankComm::Send(_)) {
-                    finish(ranks, &mut state, at, node, &mut ready);
+                let comm = ranks[at as usize].comm_of(node);
+                if comm.is_some_and(|(_, comm)| comm.role != CommRole::Sends) {
+                    finish((at, node));
                 }
             }
         }
     }
-    for arrived in here {
-        for (at, node) in arrived {
-            let entry = state[at as usize].comm[node as usize];
-            state[at as usize].waiting.push(entry);
-        }
+    for (at, node) in here.into_iter().flatten() {
+        let entry = ranks[at as usize].comm_of(node).map(|(entry, _)| entry);
+        state[at as usize].waiting.extend(entry);
     }
     report(ranks, &state, table, findings);
-}
-
-impl RankProgress {
-    fn new(rank: &RankNodes) -> RankProgress {
-        let mut comm = vec![u32::MAX; rank.waits.len()];
-        for (entry, communication) in (0..).zip(&rank.comms) {
-            comm[communication.node as usize] = entry;
-        }
-        RankProgress {
-            waits: rank.waits.clone(),
-            comm,
-            ran: 0,
-            waiting: vec![],
-        }
-    }
-}
-
-/// Marks a node as run, which makes dependents ready that waited only for this node.
-fn finish(
-    ranks: &[RankNodes],
-    state: &mut [RankProgress],
-    at: u32,
-    node: u32,
-    ready: &mut Vec<(u32, u32)>,
-) {
-    let progress = &mut state[at as usize];
-    progress.ran += 1;
-    for &next in ranks[at as usize].after(node) {
-        let waits = &mut progress.waits[next as usize];
-        *waits = waits.saturating_sub(1);
-        if *waits == 0 {
-            ready.push((at, next));
-        }
-    }
 }
 
 /// Reports, for each rank that does not end, the first communication it waits in, and the ranks it
@@ -108,7 +78,7 @@ fn report(
         let stuck = progress
             .waiting
             .iter()
-            .filter(|entry| !matches!(rank.comms[**entry as usize].what, RankComm::Send(_)));
+            .filter(|entry| rank.comms[**entry as usize].role != CommRole::Sends);
         if left == 0 {
             continue;
         }

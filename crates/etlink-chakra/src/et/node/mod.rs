@@ -2,7 +2,7 @@
 
 mod details;
 
-use super::communication::{PgName, SimulatedComm, comm_of};
+use super::communication::{SimulatedComm, comm_of};
 use super::metadata::thread_pid;
 use super::part::PartGraph;
 use super::plan::{EtPlan, is_left_out};
@@ -342,11 +342,7 @@ impl<'t> Encoder<'t> {
             measured_ns: take_ns,
             roofline_ns,
         };
-        let name = self.trace.name(node);
-        match self.summary.roofline_kernels.get_mut(name) {
-            Some(known) => known.add(&times),
-            None => drop(self.summary.roofline_kernels.insert(name.to_owned(), times)),
-        }
+        self.summary.add_kernel(self.trace.name(node), &times);
         self.write_work(&work, MIN_DEVICE_BYTES);
     }
 
@@ -387,16 +383,12 @@ impl<'t> Encoder<'t> {
     /// Chakra's first feeder requests. The tag is always 0: `Seq` is a rank's own count and differs
     /// between the two sides, while messages with the same tag match in order.
     fn communication_attributes(&mut self, comm: &SimulatedComm<'_>) {
-        match *comm {
+        match comm {
             SimulatedComm::Collective { kind, bytes, group } => {
-                self.message.attr_int("comm_type", i64::from(kind as i32));
-                self.message.attr_int("comm_size", bytes);
-                match group {
-                    PgName::All => {}
-                    PgName::Named(name) => self.message.attr_text("pg_name", name),
-                    PgName::Numbered(number) => {
-                        self.message.attr_text("pg_name", &number.to_string())
-                    }
+                self.message.attr_int("comm_type", i64::from(*kind as i32));
+                self.message.attr_int("comm_size", *bytes);
+                if let Some(group) = group {
+                    self.message.attr_text("pg_name", group);
                 }
             }
             SimulatedComm::PointToPoint {
@@ -405,18 +397,15 @@ impl<'t> Encoder<'t> {
                 own,
                 bytes,
             } => {
-                let (src, dst) = if send {
-                    (own, Some(peer))
-                } else {
-                    (Some(peer), own)
-                };
+                let (own, peer) = (*own, Some(*peer));
+                let (src, dst) = if *send { (own, peer) } else { (peer, own) };
                 for (name, rank) in [("comm_src", src), ("comm_dst", dst)] {
                     if let Some(rank) = rank.and_then(|rank| i32::try_from(rank).ok()) {
                         self.message.attr_int32(name, rank);
                     }
                 }
                 self.message.attr_int32("comm_tag", 0);
-                self.message.attr_int("comm_size", bytes);
+                self.message.attr_int("comm_size", *bytes);
             }
         }
     }

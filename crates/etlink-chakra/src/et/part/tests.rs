@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rank_agreement::HostTransfer;
-use crate::testing::{TraceSketch, sample};
+use crate::tests::{TraceSketch, sample};
 use crate::{CommDecision, RankAgreement};
 use etlink_link::EdgeKind;
 use etlink_model::{OpIdx, TrackIdx};

@@ -4,8 +4,7 @@ use super::names::NameNumbers;
 use etlink_model::{
     Correlation, DurationNs, NameId, QueueIdx, RfId, RowIdx, RowKind, ThreadIdx, TimeNs,
 };
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
 /// Encoding of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ cells! {
     ThreadIdx: |cell| cell.0.into(), |number| u32::try_from(number).ok().map(ThreadIdx);
     QueueIdx: |cell| cell.0.into(), |number| u32::try_from(number).ok().map(QueueIdx);
     RowIdx: |cell| cell.0.into(), |number| u32::try_from(number).ok().map(RowIdx);
-    RowKind: kind_number, kind_of_number;
+    RowKind: |cell| cell as i64, |number| KINDS.get(usize::try_from(number).ok()?).copied();
 }
 
 /// Names are numbered in the recording's own list.
@@ -75,6 +74,7 @@ pub(super) fn in_time(ns: i64) -> Option<i64> {
     TimeNs(ns).is_in_range().then_some(ns)
 }
 
+/// Kinds in the order of their numbers.
 const KINDS: [RowKind; 4] = [
     RowKind::Kernel,
     RowKind::Memcpy,
@@ -82,89 +82,65 @@ const KINDS: [RowKind; 4] = [
     RowKind::GraphNode,
 ];
 
-fn kind_number(kind: RowKind) -> i64 {
-    match kind {
-        RowKind::Kernel => 0,
-        RowKind::Memcpy => 1,
-        RowKind::Memset => 2,
-        RowKind::GraphNode => 3,
-    }
+/// A number, or a run of equal ones: the number and its count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Run {
+    One(i64),
+    Many(i64, u8),
 }
 
-fn kind_of_number(number: i64) -> Option<RowKind> {
-    let place = usize::try_from(number).ok()?;
-    KINDS.get(place).copied()
-}
-
-/// Writes a list of numbers.
-pub(super) fn write_numbers(
-    out: &mut Vec<u8>,
-    coding: Coding,
-    numbers: impl Iterator<Item = i64>,
-) -> std::io::Result<()> {
-    let mut list = ListWriter { out, any: false };
-    list.out.push(b'[');
-    let (mut before, mut run) = (0, (0, 0));
-    for number in numbers {
-        let number = match coding {
-            Coding::Plain => number,
-            Coding::Delta => {
-                let step = number.wrapping_sub(before);
-                before = number;
-                step
-            }
-        };
-        // Longer runs are split, so that a file's size bounds its memory.
-        if run.0 != number || run.1 == u8::MAX {
-            list.run(run)?;
-            run = (number, 0);
-        }
-        run.1 += 1;
-    }
-    list.run(run)?;
-    list.out.push(b']');
-    Ok(())
-}
-
-struct ListWriter<'o> {
-    out: &'o mut Vec<u8>,
-    any: bool,
-}
-
-impl ListWriter<'_> {
-    fn run(&mut self, (number, count): (i64, u8)) -> std::io::Result<()> {
-        if count >= SHORTEST_RUN {
-            self.comma();
-            return etlink_json::write::number(self.out, (number, count));
-        }
-        for _ in 0..count {
-            self.comma();
-            etlink_json::write::number(self.out, number)?;
-        }
-        Ok(())
-    }
-
-    fn comma(&mut self) {
-        if std::mem::replace(&mut self.any, true) {
-            self.out.push(b',');
-        }
-    }
-}
-
-/// A list as read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NumberList(Vec<(i64, u8)>);
+/// Numbers of a column, as in the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct NumberList(Vec<Run>);
 
 impl NumberList {
+    pub(super) fn new(coding: Coding, numbers: impl Iterator<Item = i64>) -> NumberList {
+        let mut list = NumberList::default();
+        let (mut before, mut run) = (0, (0, 0));
+        for number in numbers {
+            let number = match coding {
+                Coding::Plain => number,
+                Coding::Delta => {
+                    let step = number.wrapping_sub(before);
+                    before = number;
+                    step
+                }
+            };
+            // Longer runs are split, so that a file's size bounds its memory.
+            if run.0 != number || run.1 == u8::MAX {
+                list.push(run);
+                run = (number, 0);
+            }
+            run.1 += 1;
+        }
+        list.push(run);
+        list
+    }
+
+    fn push(&mut self, (number, count): (i64, u8)) {
+        if count >= SHORTEST_RUN {
+            self.0.push(Run::Many(number, count));
+        } else {
+            self.0.extend((0..count).map(|_| Run::One(number)));
+        }
+    }
+
     /// Returns the numbers if there are exactly `rows`.
     pub(super) fn numbers(&self, coding: Coding, rows: usize) -> Option<Vec<i64>> {
-        let counts = self.0.iter().map(|(_, count)| usize::from(*count));
-        if counts.sum::<usize>() != rows {
+        let runs = || {
+            self.0.iter().map(|run| match *run {
+                Run::One(number) => (number, 1),
+                Run::Many(number, count) => (number, usize::from(count)),
+            })
+        };
+        if runs().map(|(_, count)| count).sum::<usize>() != rows {
             return None;
         }
         let mut numbers = Vec::with_capacity(rows);
         let mut before = 0i64;
-        for &(number, count) in &self.0 {
+        for (number, count) in runs() {
             for _ in 0..count {
                 before = match coding {
                     Coding::Plain => number,
@@ -174,65 +150,5 @@ impl NumberList {
             }
         }
         Some(numbers)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for NumberList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(ListVisitor)
-    }
-}
-
-struct ListVisitor;
-
-impl<'de> Visitor<'de> for ListVisitor {
-    type Value = NumberList;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a list of whole numbers and [number, count]")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NumberList, A::Error> {
-        let mut numbers = vec![];
-        while let Some(Run(number, count)) = list.next_element()? {
-            numbers.push((number, count));
-        }
-        Ok(NumberList(numbers))
-    }
-}
-
-/// A number and its number of repetitions.
-struct Run(i64, u8);
-
-impl<'de> serde::Deserialize<'de> for Run {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RunVisitor)
-    }
-}
-
-struct RunVisitor;
-
-impl<'de> Visitor<'de> for RunVisitor {
-    type Value = Run;
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a whole number or [number, count]")
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Run, E> {
-        Ok(Run(number, 1))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Run, E> {
-        i64::try_from(number)
-            .map(|number| Run(number, 1))
-            .map_err(E::custom)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Run, A::Error> {
-        let missing = || serde::de::Error::custom("a run without its count");
-        let number = pair.next_element()?.ok_or_else(missing)?;
-        let count = pair.next_element()?.ok_or_else(missing)?;
-        Ok(Run(number, count))
     }
 }

@@ -5,6 +5,7 @@ use super::tables::ReadTable;
 use etlink_model::{Anomalies, AnomalyKind, DeviceHeader, HostHeader, Names};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Version of the recording's layout.
 #[derive(Deserialize)]
@@ -22,19 +23,19 @@ pub(super) struct RecordingDocument {
     pub(super) is_interleaved: bool,
     pub(super) has_captured_ops: bool,
     pub(super) has_kernel_metrics: bool,
-    pub(super) threads: Vec<[Label; 2]>,
+    pub(super) threads: Vec<[Label<'static>; 2]>,
     pub(super) queues: Vec<[i64; 3]>,
     pub(super) tables: IndexMap<String, ReadTable>,
     pub(super) names: Names,
 }
 
-/// Data of the host trace.
-#[derive(Deserialize)]
+/// Data of a host trace that its nodes do not contain.
+#[derive(Serialize, Deserialize)]
 pub(super) struct HostPart {
     pub(super) header: HostHeader,
     pub(super) unmended: Vec<UnmendedList>,
-    /// Anomalies of the host trace; `None` in files of the first etlink that wrote recordings.
-    pub(super) anomalies: Option<Vec<AnomalyEntry>>,
+    /// Anomalies of the host trace.
+    pub(super) anomalies: Vec<AnomalyEntry>,
 }
 
 /// Count of an anomaly, and its first place if known.
@@ -68,9 +69,9 @@ impl AnomalyEntry {
 }
 
 /// Id of a process or thread.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Label {
+pub(super) enum Label<'t> {
     Int(i64),
-    Text(String),
+    Text(Cow<'t, str>),
 }

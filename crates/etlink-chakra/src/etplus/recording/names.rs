@@ -1,37 +1,30 @@
 //! Numbers the names in a recording.
 
 use etlink_model::{NameId, Names};
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 /// Names that the recording uses, numbered in order of first use.
 pub(super) struct NameNumbers<'n> {
     names: &'n Names,
-    used: Vec<NameId>,
-    /// Number of each name in the recording.
-    numbers: Vec<u32>,
+    used: IndexSet<NameId, FxBuildHasher>,
 }
 
 impl<'n> NameNumbers<'n> {
     pub(super) fn new(names: &'n Names) -> Self {
-        let mut numbers = NameNumbers {
-            names,
-            used: vec![],
-            numbers: vec![u32::MAX; names.count()],
-        };
         // The empty name is number 0 everywhere.
-        numbers.number(NameId::EMPTY);
-        numbers
+        NameNumbers {
+            names,
+            used: IndexSet::from_iter([NameId::EMPTY]),
+        }
     }
 
     /// Returns the number of a name of the device trace.
     pub(super) fn number(&mut self, name: NameId) -> i64 {
-        let Some(number) = self.numbers.get_mut(name.index()) else {
+        if name.index() >= self.names.count() {
             return 0;
-        };
-        if *number == u32::MAX {
-            *number = u32::try_from(self.used.len()).unwrap_or(0);
-            self.used.push(name);
         }
-        i64::from(*number)
+        self.used.insert_full(name).0 as i64
     }
 
     pub(super) fn texts(&self) -> Vec<&'n str> {

@@ -7,6 +7,7 @@
 
 use super::column::in_time;
 use super::traces::{RecordedTraces, RecordingError, number_records};
+use crate::convert::row_kind;
 use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
 use etlink_model::{
@@ -134,11 +135,11 @@ fn push_row(
     (start, duration, correlation): (i64, i64, Correlation),
 ) {
     let name = graph.name_of(place);
-    // Kineto gives these names to copies and memsets, and to no kernel.
-    let (kind, category) = match name {
-        _ if name.starts_with("Memcpy") => (RowKind::Memcpy, "gpu_memcpy"),
-        _ if name.starts_with("Memset") => (RowKind::Memset, "gpu_memset"),
-        _ => (RowKind::Kernel, "kernel"),
+    let kind = row_kind(name);
+    let category = match kind {
+        RowKind::Memcpy => "gpu_memcpy",
+        RowKind::Memset => "gpu_memset",
+        RowKind::Kernel | RowKind::GraphNode => "kernel",
     };
     let (name, category) = (assembler.intern(name), assembler.intern(category));
     let at = graph.place_of(place);

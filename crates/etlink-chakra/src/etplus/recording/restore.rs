@@ -307,10 +307,8 @@ impl<'g> RecordingReader<'g> {
             former[place] = *id;
             order.push(u32::try_from(place).map_err(|_| damaged("too many nodes"))?);
         }
-        if let Some(anomalies) = part.anomalies {
-            // The host trace's anomalies apply to the restored nodes.
-            host.anomalies = AnomalyEntry::anomalies(anomalies);
-        }
+        // The host trace's anomalies apply to the restored nodes.
+        host.anomalies = AnomalyEntry::anomalies(part.anomalies);
         for list in part.unmended {
             let place = self.place(list.node.cast_signed())?;
             let nodes = &mut host.nodes;

@@ -1,6 +1,6 @@
 //! The columns of each table.
 
-use super::column::{Coding, ColumnCell, NumberList, write_numbers};
+use super::column::{Coding, ColumnCell, NumberList};
 use super::names::NameNumbers;
 use etlink_model::{
     CollectiveRecords, CpuOps, DeviceRows, GraphDependencies, OpProducers, RuntimeCalls, SyncRows,
@@ -49,7 +49,8 @@ impl<'o, 'n> TableWriter<'o, 'n> {
         etlink_json::write::text(self.out, name)?;
         self.out.extend_from_slice(b": ");
         let names = &mut *self.names;
-        write_numbers(self.out, coding, cells.map(|cell| cell.number(names)))
+        let list = NumberList::new(coding, cells.map(|cell| cell.number(names)));
+        Ok(serde_json::to_writer(&mut *self.out, &list)?)
     }
 
     pub(super) fn end(self) {

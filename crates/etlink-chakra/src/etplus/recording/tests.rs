@@ -1,10 +1,10 @@
 //! Tests written and read columns, and the traces restored from a drawn trace: complete, damaged,
 //! or without its recording.
 
-use super::column::{Coding, NumberList, write_numbers};
+use super::column::{Coding, NumberList};
 use super::{RecordedTraces, RecordingError, recorded_traces};
 use crate::etplus::write_etplus;
-use crate::testing::sample;
+use crate::tests::sample;
 use etlink_host::HostReadOptions;
 use etlink_link::LinkedTrace;
 use etlink_model::{Correlation, DeviceTrace, DurationNs, RowIdx, RowKind, TimeNs};
@@ -12,9 +12,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn written(coding: Coding, numbers: &[i64]) -> String {
-    let mut out = vec![];
-    write_numbers(&mut out, coding, numbers.iter().copied()).expect("writes");
-    String::from_utf8(out).expect("text")
+    let list = NumberList::new(coding, numbers.iter().copied());
+    serde_json::to_string(&list).expect("text")
 }
 
 fn read(text: &str) -> NumberList {

@@ -1,23 +1,15 @@
 //! Writes the recording.
 
 use super::column::Coding;
-use super::document::AnomalyEntry;
+use super::document::{AnomalyEntry, HostPart, Label};
 use super::names::NameNumbers;
 use super::tables::{RecordedTable, TableWriter};
 use super::{OF_NODE, UnmendedList, VERSION};
 use crate::etplus::plan::{EtPlusPlan, NONE, NodeSource};
 use etlink_link::LinkedTrace;
-use etlink_model::{HostHeader, HostTrace, TrackLabel};
+use etlink_model::{HostTrace, TrackLabel};
 use serde::Serialize;
 use std::io::{self, Write};
-
-/// Data of a host trace that its nodes do not contain.
-#[derive(Serialize)]
-struct HostMember<'t> {
-    header: &'t HostHeader,
-    unmended: &'t [UnmendedList],
-    anomalies: Vec<AnomalyEntry>,
-}
 
 /// Maximum size of a recording; a larger one is omitted, because readers keep at most 64 MiB of the
 /// text after the nodes. This corresponds to some million ops.
@@ -61,9 +53,9 @@ impl RecordingWriter<'_> {
         header.rank = trace.report.rank.or(header.rank);
         header.world_size = trace.report.world_size.or(header.world_size);
         self.member("header", &header)?;
-        let host = trace.host.as_ref().map(|host| HostMember {
-            header: &host.header,
-            unmended,
+        let host = trace.host.as_ref().map(|host| HostPart {
+            header: host.header.clone(),
+            unmended: unmended.to_vec(),
             anomalies: AnomalyEntry::list(&host.anomalies),
         });
         self.member("host", &host)?;
@@ -73,7 +65,7 @@ impl RecordingWriter<'_> {
         self.member("has_captured_ops", captured)?;
         self.member("has_kernel_metrics", !trace.kernel_metrics.is_empty())?;
         let threads = device.threads.iter();
-        let threads: Vec<[LabelText<'_>; 2]> = threads
+        let threads: Vec<[Label<'_>; 2]> = threads
             .map(|thread| [thread.pid, thread.tid].map(|id| label(trace, id)))
             .collect();
         let queues = device.queues.iter();
@@ -248,17 +240,9 @@ impl RecordingWriter<'_> {
     }
 }
 
-fn label(trace: &LinkedTrace, label: TrackLabel) -> LabelText<'_> {
+fn label(trace: &LinkedTrace, label: TrackLabel) -> Label<'_> {
     match label {
-        TrackLabel::Int(number) => LabelText::Int(number),
-        TrackLabel::Text(name) => LabelText::Text(trace.device.names.get(name)),
+        TrackLabel::Int(number) => Label::Int(number),
+        TrackLabel::Text(name) => Label::Text(trace.device.names.get(name).into()),
     }
-}
-
-/// Id of a process or thread, as JSON.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum LabelText<'t> {
-    Int(i64),
-    Text(&'t str),
 }

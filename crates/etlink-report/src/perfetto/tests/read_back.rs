@@ -7,7 +7,7 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     AnomalyKind, DeviceTrace, DurationNs, EventDetails, KeepEvents, RecordedDetails,
 };
-use etlink_perfetto::{KinetoText, PerfettoOrigin, perfetto_origin};
+use etlink_perfetto::{PerfettoOrigin, kineto_text, perfetto_origin};
 use etlink_testing::{Oddity, TraceBuilder};
 use proptest::prelude::*;
 use std::io::Read;
@@ -37,7 +37,7 @@ fn written(trace: &LinkedTrace) -> Vec<u8> {
 
 fn kineto_text(bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, String)> {
     let mut text = vec![];
-    match KinetoText::new(bytes).read_to_end(&mut text) {
+    match kineto_text(bytes).read_to_end(&mut text) {
         Ok(_) => Ok(text),
         Err(error) => Err((text, error.to_string())),
     }
@@ -171,7 +171,7 @@ fn a_cut_file_says_where_it_ends() {
         }
     }
     let options = KinetoReadOptions::default();
-    let half = KinetoText::new(&bytes[..bytes.len() - 1]);
+    let half = kineto_text(&bytes[..bytes.len() - 1]);
     let part = etlink_kineto::read(half, options).expect("reads");
     let mut told = part.anomalies.iter();
     let told = told.find(|(kind, _)| *kind == AnomalyKind::SourceEnded);

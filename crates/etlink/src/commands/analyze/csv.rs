@@ -5,65 +5,38 @@ use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::CsvTable;
 use anyhow::Result;
-use etlink_analyze::{OpTotals, RankAnalysis, RankOps, RunMetric, RunTotals};
-use etlink_hta::{HtaRunTables, HtaTables, PotentialStraggler};
+use etlink_analyze::{OpTotals, RankAnalysis, RankOps, Records, RunMetric, records};
+use etlink_hta::{HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
-use serde::Serialize;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+
+/// Records of a table with their run and rank.
+type Named<'a> = (&'a str, String, Option<Records<'a>>);
 
 /// Formats one of our own tables.
 pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
-    // one empty record, so that the head is complete even if no rank has a row
-    let blank = RunTotals {
-        metrics: vec![RunMetric::default()],
-        ..RunTotals::default()
-    };
-    let stragglers =
-        |ranks: &[StragglerStats]| serde_json::to_value(BTreeMap::from([(table, ranks)]));
+    let of_all = |run, records| (run, "all".to_owned(), Some(records));
     match table {
         "metrics" => write_csv(
-            all.iter().map(|run| {
-                (
-                    run.told.run.as_str(),
-                    "all".to_owned(),
-                    serde_json::to_value(&run.total),
-                )
-            }),
-            table,
-            &blank,
+            Some(records(&[RunMetric::default()])),
+            all.iter()
+                .map(|run| of_all(&*run.told.run, records(&run.total.metrics))),
         ),
-        "stragglers" => {
-            let ranks = all.iter().flat_map(|run| {
-                run.stragglers
-                    .iter()
-                    .map(|rank| (run.told.run.as_str(), rank))
-            });
-            write_csv(
-                ranks.map(|(run, rank)| (run, rank.rank.to_string(), stragglers(&[*rank]))),
-                table,
-                &stragglers(&[StragglerStats::default()])?,
-            )
-        }
-        "requests" => {
-            let tables =
-                |run: &[RequestLatency]| serde_json::to_value(BTreeMap::from([(table, run)]));
-            write_csv(
-                all.iter().map(|run| {
-                    (
-                        run.told.run.as_str(),
-                        "all".to_owned(),
-                        tables(&run.requests),
-                    )
-                }),
-                table,
-                &tables(&[RequestLatency::default()])?,
-            )
-        }
+        "requests" => write_csv(
+            Some(records(&[RequestLatency::default()])),
+            all.iter()
+                .map(|run| of_all(&*run.told.run, records(&run.requests))),
+        ),
+        "stragglers" => write_csv(
+            Some(records(&[StragglerStats::default()])),
+            all.iter().flat_map(|run| {
+                let each = run.stragglers.chunks(1);
+                each.map(|one| (&*run.told.run, one[0].rank.to_string(), Some(records(one))))
+            }),
+        ),
         _ => write_csv(
-            all.iter().flat_map(|run| rank_tables(&run.told)),
-            table,
-            &RankAnalysis::blank(),
+            RankAnalysis::blank().records(table),
+            all.iter()
+                .flat_map(|run| of_ranks(&run.told, |said| said.records(table))),
         ),
     }
 }
@@ -71,95 +44,58 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
 /// Formats one of HTA's tables.
 pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
     if etlink_hta::RUN_TABLES.contains(&table) {
-        let blank = HtaRunTables {
-            potential_stragglers: vec![PotentialStraggler::default()],
-            ..HtaRunTables::default()
-        };
         return write_csv(
+            Some(records(&[PotentialStraggler::default()])),
             all.iter().map(|run| {
-                (
-                    run.told.run.as_str(),
-                    "all".to_owned(),
-                    serde_json::to_value(&run.total),
-                )
+                let found = records(&run.total.potential_stragglers);
+                (&*run.told.run, "all".to_owned(), Some(found))
             }),
-            table,
-            &blank,
         );
     }
     write_csv(
-        all.iter().flat_map(|run| rank_tables(&run.told)),
-        table,
-        &HtaTables::blank(),
+        HtaTables::blank().records(table),
+        all.iter()
+            .flat_map(|run| of_ranks(&run.told, |said| said.records(table))),
     )
 }
 
 /// Formats the ops of all ranks.
 pub(super) fn of_ops(all: &[AnalyzedRun<RankOps>]) -> Result<String> {
-    let blank = RankOps {
-        ops: vec![OpTotals::default()],
-        ..RankOps::default()
-    };
-    write_csv(all.iter().flat_map(rank_tables), "ops", &blank)
+    write_csv(
+        Some(records(&[OpTotals::default()])),
+        all.iter()
+            .flat_map(|run| of_ranks(run, |said| Some(records(&said.ops)))),
+    )
 }
 
-fn rank_tables<T: Serialize>(run: &AnalyzedRun<T>) -> impl Iterator<Item = Said<'_>> {
-    run.ranks.iter().map(|rank| {
-        (
-            run.run.as_str(),
-            rank.label.clone(),
-            serde_json::to_value(&rank.said),
-        )
-    })
+fn of_ranks<'a, T>(
+    run: &'a AnalyzedRun<T>,
+    table: impl Fn(&'a T) -> Option<Records<'a>>,
+) -> impl Iterator<Item = Named<'a>> {
+    let ranks = run.ranks.iter();
+    ranks.map(move |rank| (&*run.run, rank.label.clone(), table(&rank.said)))
 }
 
-/// Run, rank label, and tables of a rank.
-type Said<'a> = (&'a str, String, serde_json::Result<Value>);
-
+/// Writes a table, whose head a blank record completes, even if no rank has a record.
 fn write_csv<'a>(
-    all: impl Iterator<Item = Said<'a>>,
-    table: &str,
-    blank: &impl Serialize,
+    blank: Option<Records<'_>>,
+    all: impl Iterator<Item = Named<'a>>,
 ) -> Result<String> {
-    let blank = serde_json::to_value(blank)?;
-    // skip the rank's own field: the rank column already has it
-    let head: Vec<&str> = table_records(&blank, table)
-        .flat_map(Map::keys)
-        .map(String::as_str)
-        .filter(|name| *name != "rank")
-        .collect();
-    let mut out = CsvTable::new(["run", "rank"].iter().chain(&head))?;
-    for (run, rank, said) in all {
-        for record in table_records(&said?, table) {
-            // by name: fields that serde skips because they are empty would shift the others
-            let cells = head.iter().map(|name| match record.get(*name) {
-                // a list is one cell
-                Some(list @ (Value::Array(_) | Value::Object(_))) => list.to_string().into(),
-                value => value.cloned().unwrap_or_default(),
-            });
-            out.add((run, &rank, cells.collect::<Vec<Value>>()))?;
+    let mut head = vec!["run".to_owned(), "rank".to_owned()];
+    for record in blank.into_iter().flatten() {
+        let record = record?;
+        let names = record
+            .as_object()
+            .into_iter()
+            .flat_map(|fields| fields.keys());
+        // skip the rank's own field: the rank column already has it
+        head.extend(names.filter(|name| *name != "rank").cloned());
+    }
+    let mut out = CsvTable::new(head)?;
+    for (run, rank, records) in all {
+        for record in records.into_iter().flatten() {
+            out.add_record(&[&run, &rank], record?)?;
         }
     }
     out.finish()
-}
-
-/// Returns the records of a table.
-pub(super) fn table_records<'v>(
-    said: &'v Value,
-    table: &str,
-) -> impl Iterator<Item = &'v Map<String, Value>> {
-    said.get(table)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_object)
-}
-
-/// Formats a value as text; empty for null or a missing value.
-pub(super) fn value_text(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
 }

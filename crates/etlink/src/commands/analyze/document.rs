@@ -1,14 +1,19 @@
 //! The results of `analyze`, as tables.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use super::load::AnalyzeConfig;
+#[cfg(feature = "parquet")]
+use super::requests::RequestLatency;
 use super::{Analyzed, OF_ALL_RANKS, analyze_runs};
 use crate::kernel_rules::read_rules;
+#[cfg(feature = "parquet")]
+use crate::record_tables::{ranked_table, records_table};
 use crate::run_query::RunQuery;
 use anyhow::Result;
 use etlink_analyze::{HardwarePeaks, Options};
+#[cfg(feature = "parquet")]
+use etlink_analyze::{RankAnalysis, RunMetric};
+#[cfg(feature = "parquet")]
+use etlink_link::ranks::StragglerStats;
 use etlink_run::RunError;
 
 /// Optional tables to add to the default ones.
@@ -45,6 +50,26 @@ impl AnalyzeDocument {
     pub fn table_names() -> impl Iterator<Item = &'static str> {
         let of_ranks = etlink_analyze::TABLES.iter();
         of_ranks.chain(&OF_ALL_RANKS).copied()
+    }
+
+    /// Returns a table of all ranks.
+    ///
+    /// # Errors
+    /// There is no table of this name.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self, name: &str) -> Result<arrow_array::RecordBatch> {
+        let Analyzed { told, total, .. } = &self.0;
+        match name {
+            "metrics" => records_table(Some(&RunMetric::default()), &total.metrics),
+            "stragglers" => records_table(Some(&StragglerStats::default()), &self.0.stragglers),
+            "requests" => records_table(Some(&RequestLatency::default()), &self.0.requests),
+            name if etlink_analyze::TABLES.contains(&name) => {
+                let ranks = told.ranks.iter().map(|rank| &rank.said);
+                let ranks = ranks.map(|rank| (rank.rank, rank.records(name)));
+                ranked_table(RankAnalysis::blank().records(name), ranks)
+            }
+            _ => anyhow::bail!("analyze has no table {name}"),
+        }
     }
 
     /// Returns notes about the files, including those that are left out.

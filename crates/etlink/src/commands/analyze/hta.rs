@@ -1,12 +1,9 @@
 //! Backend of the Python class that replaces HTA's: HTA's tables of the named files.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use super::load::{AnalyzeConfig, load_at_once};
 use super::results::AnalyzedTrace;
 use anyhow::{Context, Result};
-use etlink_hta::{HtaDetails, HtaOnDemand, HtaOptions, HtaTables, RUN_TABLES, StragglerQuery};
+use etlink_hta::{HtaOptions, HtaTables, HtaTrace, RUN_TABLES, StragglerQuery};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_run::{Overhead, RunError, RunOptions, RunSource};
@@ -36,7 +33,7 @@ pub struct HtaDocument {
 struct HtaRank {
     rank: i64,
     file: PathBuf,
-    loaded: HtaOnDemand,
+    loaded: HtaTrace,
 }
 
 impl HtaDocument {
@@ -90,34 +87,46 @@ impl HtaDocument {
     }
 
     /// Computes `get_profiler_steps`.
-    ///
-    /// # Errors
-    /// Never fails in practice: HTA's patterns are valid.
-    pub fn profiler_steps(&self) -> Result<Vec<u64>> {
-        let tables = self.tables(&["profiler_steps"])?;
-        let total = etlink_hta::run_tables(tables.iter().map(|(tables, _)| tables));
+    pub fn profiler_steps(&self) -> Vec<u64> {
+        let total = etlink_hta::run_tables(self.tables(&["profiler_steps"]).iter());
         let steps = total.profiler_steps.iter();
-        Ok(steps.map(|step| step.step).collect())
+        steps.map(|step| step.step).collect()
     }
 
     /// Computes `get_potential_stragglers`.
-    ///
-    /// # Errors
-    /// Never fails in practice: HTA's patterns are valid.
-    pub fn potential_stragglers(&self, query: &StragglerQuery) -> Result<Vec<i64>> {
-        let tables = self.tables(&RUN_TABLES)?;
-        let ranks = tables.iter().map(|(tables, _)| tables);
-        let found = etlink_hta::potential_stragglers(ranks, query).into_iter();
-        Ok(found.map(|one| one.straggler).collect())
+    pub fn potential_stragglers(&self, query: &StragglerQuery) -> Vec<i64> {
+        let tables = self.tables(&RUN_TABLES);
+        let found = etlink_hta::potential_stragglers(tables.iter(), query).into_iter();
+        found.map(|one| one.straggler).collect()
     }
 
     /// Computes the tables of these names for each rank.
-    fn tables(&self, names: &[&str]) -> Result<Vec<(HtaTables, HtaDetails)>> {
-        let mut tables = vec![];
-        for rank in &self.ranks {
-            tables.push(rank.loaded.tables(names)?);
+    fn tables(&self, names: &[&str]) -> Vec<HtaTables> {
+        let ranks = self.ranks.iter();
+        ranks.map(|rank| rank.loaded.tables(names)).collect()
+    }
+
+    /// Returns a table of all ranks; `kernel_type_breakdown` is their sum.
+    ///
+    /// # Errors
+    /// There is no table of this name.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self, name: &str) -> Result<arrow_array::RecordBatch> {
+        use crate::record_tables::{ranked_table, records_table};
+
+        let blank = HtaTables::blank();
+        let blank = blank.records(name);
+        anyhow::ensure!(blank.is_some(), "HTA has no table {name}");
+        let mut tables = self.tables(&[name]);
+        if name == "kernel_type_breakdown" {
+            let total = etlink_hta::run_tables(tables.iter());
+            let blank = etlink_hta::KernelType::default();
+            return records_table(Some(&blank), &total.kernel_type_breakdown);
         }
-        Ok(tables)
+        etlink_hta::align_series(tables.iter_mut());
+        let ranks = self.ranks.iter().zip(&tables);
+        let ranks = ranks.map(|(rank, tables)| (Some(rank.rank), tables.records(name)));
+        ranked_table(blank, ranks)
     }
 }
 
@@ -134,8 +143,7 @@ fn read_file(
     };
     // HTA also counts events that no graph needs
     let config = AnalyzeConfig::from_source(source, options).keeping(KeepEvents::Auxiliary);
-    let say =
-        |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaOnDemand::new(trace, settings), None));
+    let say = |trace: LinkedTrace, _: AnalyzedTrace<'_>| Ok((HtaTrace::new(trace, settings), None));
     // tables are computed on request
     let said = load_at_once(config, say, |_| 0);
     let mut runs = said.with_context(|| file.display().to_string())?;

@@ -263,7 +263,7 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             rank: of.rank,
             ..settings
         };
-        Ok((etlink_hta::hta_tables(&trace, settings)?, None))
+        Ok((etlink_hta::hta_tables(trace, settings), None))
     };
     let config = AnalyzeConfig::from_args(args)?;
     let mut told = load_at_once(config, say, HtaTables::memory_bytes)?;

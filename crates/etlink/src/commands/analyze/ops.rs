@@ -1,7 +1,5 @@
 //! `etlink ops`: ops by name and arguments.
 
-#[cfg(feature = "parquet")]
-mod arrow;
 mod show;
 
 use super::load::{AnalyzeConfig, load_at_once};
@@ -54,11 +52,7 @@ pub fn run(args: &OpsArgs) -> Result<Outcome> {
             print_report(&texts.collect::<Vec<_>>().join("\n"))?;
         }
     }
-    Ok(if is_complete {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(is_complete))
 }
 
 /// Options of reading the ops of a trace or a run.
@@ -119,6 +113,19 @@ impl OpsDocument {
         let mut runs = read_ops(source, options, &rules, &PeakTable::default())?;
         // the query opens exactly one run
         Ok(OpsDocument(runs.pop().ok_or(RunError::NoRankAsked)?))
+    }
+
+    /// Returns the ops of all ranks.
+    ///
+    /// # Errors
+    /// Never fails because of the content.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self) -> Result<arrow_array::RecordBatch> {
+        use etlink_analyze::{OpTotals, records};
+
+        let ranks = self.0.ranks.iter().map(|rank| &rank.said);
+        let ranks = ranks.map(|rank| (rank.rank, Some(records(&rank.ops))));
+        crate::record_tables::ranked_table(Some(records(&[OpTotals::default()])), ranks)
     }
 
     /// Returns notes about the files, including those that are left out.

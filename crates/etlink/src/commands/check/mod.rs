@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 const NAME_LETTERS: usize = 100;
 
 /// Findings in one file, or between the files of all ranks.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Checked {
     file: String,
@@ -201,11 +201,8 @@ fn checked_files(files: &[PathBuf], results: Vec<Result<Checked>>) -> Result<Vec
                 first_error.get_or_insert(error);
                 Checked {
                     file: path.display().to_string(),
-                    ok: false,
-                    summary: None,
-                    ranks: vec![],
                     findings: vec![Finding::unreadable(why)],
-                    nodes: None,
+                    ..Checked::default()
                 }
             }
         });
@@ -234,9 +231,9 @@ fn check_file(path: &Path) -> Result<Checked> {
         file: path.display().to_string(),
         ok,
         summary: Some(graph.summary()),
-        ranks: vec![],
         findings,
         nodes,
+        ..Checked::default()
     })
 }
 
@@ -300,10 +297,9 @@ fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
     Checked {
         file: format!("{}.*.et", prefix.display()),
         ok,
-        summary: None,
         ranks: set.iter().map(RankNodes::rank).collect(),
         findings,
-        nodes: None,
+        ..Checked::default()
     }
 }
 

@@ -120,11 +120,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome> {
             print_report(&runs_text(&report, args.tables.rows.rows))?;
         }
     }
-    Ok(if report.excluded.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(report.excluded.is_empty()))
 }
 
 fn run_calls(run: &RunTables) -> Vec<&OpCalls> {
@@ -136,16 +132,13 @@ fn ops_csv(report: &SeveralRuns) -> Result<String> {
     let mut out = CsvTable::new(["run", "op", "shapes", "calls", "ns", "roof_share"])?;
     for op in &report.ops {
         let path = &report.sides[op.run].path;
-        out.add((path, &op.op, &op.shapes, op.calls, op.ns, op.roof_share))?;
+        out.add_record(&[path], op)?;
     }
     out.finish()
 }
 
 fn runs_text(report: &SeveralRuns, top: usize) -> String {
-    let limit = Limit {
-        lines: top,
-        option: "--rows",
-    };
+    let limit = Limit::rows(top);
     let names: Vec<String> = (0..report.sides.len()).map(run_letter).collect();
     let heads = ["", "run", "ranks", "steps", "step", "change", "device time"];
     let mut runs =

@@ -307,16 +307,12 @@ pub(crate) struct LogFacts {
 
 impl LogFacts {
     pub(super) fn new(log: &InspectorLog) -> LogFacts {
-        let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
-        for name in &log.calls.name {
-            let kind = CollectiveKind::from_name(log.names.get(*name));
-            *collectives.entry(kind).or_default() += 1;
-        }
-        collectives.sort_unstable_keys();
+        let names = log.calls.name.iter();
+        let kinds = names.map(|name| CollectiveKind::from_name(log.names.get(*name)));
         LogFacts {
             bytes: log.bytes,
             calls: log.calls.len(),
-            collectives,
+            collectives: count_kinds(kinds),
             communicators: log.communicators.clone(),
             anomalies: count_anomalies(&log.anomalies),
         }
@@ -390,11 +386,6 @@ pub(crate) struct DumpFacts {
 
 impl DumpFacts {
     pub(super) fn new(dump: &FlightDump) -> DumpFacts {
-        let mut collectives: IndexMap<CollectiveKind, u64> = IndexMap::new();
-        for entry in &dump.entries {
-            *collectives.entry(entry.kind).or_default() += 1;
-        }
-        collectives.sort_unstable_keys();
         let ended = dump.entries.iter().filter(|entry| dump.has_ended(entry));
         let times = dump.entries.iter().map(|entry| entry.created.0);
         DumpFacts {
@@ -404,7 +395,7 @@ impl DumpFacts {
             ended: ended.count(),
             first_created_ns: times.clone().min(),
             last_created_ns: times.max(),
-            collectives,
+            collectives: count_kinds(dump.entries.iter().map(|entry| entry.kind)),
             process_groups: dump.groups.clone(),
             progress: dump.progress.clone(),
             anomalies: count_anomalies(&dump.anomalies),
@@ -420,9 +411,13 @@ fn count_calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
 }
 
 fn count_collectives(table: &CollectiveRecords, names: &Names) -> IndexMap<CollectiveKind, u64> {
+    count_kinds((0..table.len()).map(|row| table.row(row).kind(names)))
+}
+
+fn count_kinds(kinds: impl Iterator<Item = CollectiveKind>) -> IndexMap<CollectiveKind, u64> {
     let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
-    for row in 0..table.len() {
-        *counts.entry(table.row(row).kind(names)).or_default() += 1;
+    for kind in kinds {
+        *counts.entry(kind).or_default() += 1;
     }
     counts.sort_unstable_keys();
     counts

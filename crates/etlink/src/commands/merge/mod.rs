@@ -11,96 +11,77 @@ use anyhow::{Result, bail};
 use etlink_chakra::TracePart;
 use etlink_chakra::astra::NetworkBackend;
 use etlink_model::KeepEvents;
-use etlink_run::Progress;
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
 use etlink_run::output::OutputFormat;
 use etlink_run::run::{RunOptions, RunSet, RunSource};
 use etlink_run::shard::Shard;
-use std::path::PathBuf;
 
 impl JsonReport for MergeReport {
     const SCHEMA: &'static str = "etlink.merge";
 }
 
-/// Source, options, and output folder of a merge.
-struct MergeConfig {
-    source: RunSource,
-    run_options: RunOptions,
-    /// Folder of the results.
-    output: PathBuf,
-    options: MergeOptions,
-    json: bool,
-}
-
-impl MergeConfig {
-    fn from_args(args: MergeArgs, progress: &Progress) -> Result<MergeConfig> {
-        let how = &args.how;
-        let format = how.format.unwrap_or(OutputFormat::Chakra);
-        if args.simulator.is_some() && !matches!(how.format, None | Some(OutputFormat::Chakra)) {
-            // the library rejects this too, but without the names of the options
-            bail!("--for astra-sim writes .et files; leave out --format");
-        }
-        if args.simulator.is_some() && how.dep_latencies {
-            bail!("ASTRA-sim does not read latencies of dependencies; leave out --dep-latencies");
-        }
-        if args.pack.is_some() && format != OutputFormat::Chakra {
-            bail!(
-                "--pack applies only to .et files: merged JSON and timelines are already compressed with gzip"
-            );
-        }
-        let options = MergeOptions {
-            format,
-            chakra: how.chakra_options(Some(format))?.with(trace_part(&args)),
-            packing: args.pack.unwrap_or_default(),
-            simulator: args.simulator.map(|simulator| AstraSimOptions {
-                roofline: args.compute == Compute::Roofline,
-                backend: network_backend(simulator),
-            }),
-            overwrite: how.overwrite.overwrite,
-            timeline_name: None,
-            shard: args.shard.unwrap_or(Shard::WHOLE),
-        };
-        Ok(MergeConfig {
-            run_options: RunOptions {
-                tensor_deps: how.tensors.tensor_deps,
-                no_align: args.no_align,
-                // graphs written by an earlier merge have no events for a join
-                traces_only: true,
-                // a view of all ranks leaves nothing out, and begins with its first event
-                keep: match format.for_perfetto() {
-                    Some(_) => KeepEvents::Everything,
-                    None => KeepEvents::Graph,
-                },
-                work: match format.for_perfetto() {
-                    Some(_) => RankOperation::Timeline,
-                    None => RankOperation::Write,
-                },
-                progress: progress.clone(),
-                prepare: args.prepare.shard,
-                ..how.reading.run_options(Some(&args.choice))?
-            },
-            options,
-            json: how.print.json,
-            source: RunSource::Folder(args.dir),
-            // clap requires it, unless nothing is written
-            output: args.output.unwrap_or_default(),
-        })
+fn merge_options(args: &MergeArgs) -> Result<MergeOptions> {
+    let how = &args.how;
+    let format = how.format.unwrap_or(OutputFormat::Chakra);
+    if args.simulator.is_some() && !matches!(how.format, None | Some(OutputFormat::Chakra)) {
+        // the library rejects this too, but without the names of the options
+        bail!("--for astra-sim writes .et files; leave out --format");
     }
+    if args.simulator.is_some() && how.dep_latencies {
+        bail!("ASTRA-sim does not read latencies of dependencies; leave out --dep-latencies");
+    }
+    if args.pack.is_some() && format != OutputFormat::Chakra {
+        bail!(
+            "--pack applies only to .et files: merged JSON and timelines are already compressed with gzip"
+        );
+    }
+    Ok(MergeOptions {
+        format,
+        chakra: how.chakra_options(Some(format))?.with(trace_part(args)),
+        packing: args.pack.unwrap_or_default(),
+        simulator: args.simulator.map(|simulator| AstraSimOptions {
+            roofline: args.compute == Compute::Roofline,
+            backend: network_backend(simulator),
+        }),
+        overwrite: how.overwrite.overwrite,
+        timeline_name: None,
+        shard: args.shard.unwrap_or(Shard::WHOLE),
+    })
 }
 
 pub fn run(args: MergeArgs) -> Result<Outcome> {
     // as in `link`
     allocator::return_large_blocks();
     let progress = crate::progress::progress_bar();
-    let config = MergeConfig::from_args(args, &progress)?;
-    let runs = RunSet::open(config.source, config.run_options)?;
-    let report = merge(&runs, &config.output, &config.options);
+    let (how, options) = (&args.how, merge_options(&args)?);
+    // a view of all ranks leaves nothing out, and begins with its first event
+    let (keep, work) = if options.is_timeline() {
+        (KeepEvents::Everything, RankOperation::Timeline)
+    } else {
+        (KeepEvents::Graph, RankOperation::Write)
+    };
+    let run_options = RunOptions {
+        tensor_deps: how.tensors.tensor_deps,
+        no_align: args.no_align,
+        // graphs written by an earlier merge have no events for a join
+        traces_only: true,
+        keep,
+        work,
+        progress: progress.clone(),
+        prepare: args.prepare.shard,
+        ..how.reading.run_options(Some(&args.choice))?
+    };
+    let json = how.print.json;
+    // clap requires it, unless nothing is written
+    let output = args.output.unwrap_or_default();
+    let runs = RunSet::open(RunSource::Folder(args.dir), run_options)?;
+    let report = merge(&runs, &output, &options);
     progress.finish();
     let report = report?;
     print_run_files(&runs);
     // print failures before the reason why nothing was replaced
-    let printed = if config.json {
+    let printed = if json {
         json_text(&report).and_then(|text| print_text(&text))
     } else {
         print_report(&show::merge_summary(
@@ -126,7 +107,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     if let Some(note) = serial_host_note(linked) {
         notes::print_note(&note);
     }
-    let simulator = config.options.simulator;
+    let simulator = options.simulator;
     if simulator.is_some_and(|simulator| simulator.roofline) {
         for note in show::roofline_notes(&report.ranks) {
             notes::print_note(&note);
@@ -138,7 +119,7 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         }
     }
     if simulator.is_some()
-        && let Some(note) = show::simulator_note(&config.output, &report.runs, &report.ranks)
+        && let Some(note) = show::simulator_note(&output, &report.runs, &report.ranks)
     {
         notes::print_note(&note);
     }

@@ -91,11 +91,7 @@ pub(super) fn run(
             print_report(&report_text(&found.report, rows))?;
         }
     }
-    Ok(if is_whole {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(is_whole))
 }
 
 fn read_checked(path: &Path, options: &RunOptions) -> Result<InspectorLog, RunError> {
@@ -113,13 +109,7 @@ fn sizes_csv(report: &CommunicatorReport) -> Result<String> {
                 max_transfer_ns,mean_skew_ns,algorithm_bandwidth,bus_bandwidth,timing";
     let mut out = CsvTable::new(head.split(','))?;
     for size in &report.sizes {
-        out.add((
-            (&size.communicator, &size.name, size.ranks, size.nodes),
-            (size.kind, size.bytes, size.times, size.logged_ranks),
-            (size.mean_transfer_ns, size.max_transfer_ns),
-            (size.mean_skew_ns, size.algorithm_bandwidth),
-            (size.bus_bandwidth, size.timing),
-        ))?;
+        out.add_record(&[], size)?;
     }
     out.finish()
 }
@@ -147,10 +137,7 @@ fn communicator_name(id: &str, name: &str) -> String {
 }
 
 fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
-    let limit = Limit {
-        lines: rows,
-        option: "--rows",
-    };
+    let limit = Limit::rows(rows);
     let head = [
         "communicator",
         "ranks",
@@ -202,10 +189,7 @@ fn member_table(members: &[CommunicatorMember], rows: usize) -> String {
         );
     }
     order.sort_by_key(|one| std::cmp::Reverse((one.last, one.collectives)));
-    let limit = Limit {
-        lines: rows,
-        option: "--rows",
-    };
+    let limit = Limit::rows(rows);
     let head = [
         "communicator",
         "rank",

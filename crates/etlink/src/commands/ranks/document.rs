@@ -1,11 +1,10 @@
 //! The results of `ranks`, as tables.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use super::{RanksReport, compare_runs};
 use crate::run_query::RunQuery;
 use anyhow::Result;
+#[cfg(feature = "parquet")]
+use etlink_link::ranks::{JoinProblem, JoinProblemKind};
 use etlink_run::RunError;
 
 /// Comparison of a run's ranks.
@@ -33,6 +32,35 @@ impl RanksDocument {
         let mut compared = compare_runs(run.source.clone(), run.options.clone())?;
         // the query opens exactly one run
         Ok(RanksDocument(compared.pop().ok_or(RunError::NoRankAsked)?))
+    }
+
+    /// Returns one of the tables.
+    ///
+    /// # Errors
+    /// There is no table of this name.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self, name: &str) -> Result<arrow_array::RecordBatch> {
+        use crate::record_tables::records_table;
+
+        let report = &self.0;
+        // only names the columns
+        let problem = JoinProblem {
+            kind: JoinProblemKind::GlooUnrecorded,
+            count: 0,
+            examples: vec![],
+        };
+        match name {
+            "clocks" => records_table(Some(&Default::default()), &report.clocks),
+            "ranks" => records_table(Some(&Default::default()), &report.ranks),
+            "utilization" => records_table(Some(&Default::default()), &report.utilization),
+            "steps" => records_table(Some(&Default::default()), &report.steps),
+            "problems" => records_table(Some(&problem), &report.problems),
+            "not_compared" => records_table(Some(&Default::default()), &report.not_compared),
+            "collectives" => records_table(Some(&Default::default()), &report.collectives),
+            "bandwidth" => records_table(Some(&Default::default()), &report.bandwidth),
+            "pair_bytes" => records_table(Some(&Default::default()), &report.pair_bytes),
+            _ => anyhow::bail!("ranks has no table {name}"),
+        }
     }
 
     /// Returns notes about the files and their content, including excluded ones.

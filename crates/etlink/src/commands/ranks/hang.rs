@@ -89,11 +89,7 @@ pub(super) fn run(
             print_report(&texts.collect::<String>())?;
         }
     }
-    Ok(if is_partial {
-        Outcome::Found
-    } else {
-        Outcome::Done
-    })
+    Ok(Outcome::done_if(!(is_partial)))
 }
 
 /// Reads the report of a folder; `None` if no dump is readable. Also returns the errors of
@@ -237,12 +233,7 @@ fn calls_csv(all: &[FolderHangs]) -> Result<String> {
     let mut out = CsvTable::new(head.split(','))?;
     for one in all {
         for call in &one.calls {
-            out.add((
-                (&one.run, call.kind, &call.ranks),
-                (&call.group, call.number, call.rank),
-                (call.state, call.ended, call.created_ns, &call.dtype),
-                (&call.in_sizes, &call.out_sizes, &call.place, call.is_cut),
-            ))?;
+            out.add_record(&[&one.run], call)?;
         }
     }
     out.finish()
@@ -280,10 +271,7 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         HangVerdict::Hangs => "hangs in",
         _ => "not ended",
     };
-    let limit = Limit {
-        lines: rows,
-        option: "--rows",
-    };
+    let limit = Limit::rows(rows);
     let mut head = vec![
         "rank",
         "collectives",

@@ -13,6 +13,7 @@ use etlink_link::ranks::{
 };
 use etlink_model::GlobalRank;
 use etlink_run::joined::clock_notes;
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -21,17 +22,19 @@ pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
     let head = "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,\
                 caused_ns,began_late_ns,handed_on_ns,waited_for,step,transfer_ns,\
                 algorithm_bandwidth,bus_bandwidth";
+    records_csv(head, all, |one| &one.collectives)
+}
+
+/// Formats a CSV line per record of each run.
+fn records_csv<T: Serialize>(
+    head: &str,
+    all: &[RanksReport],
+    records: fn(&RanksReport) -> &Vec<T>,
+) -> Result<String> {
     let mut out = CsvTable::new(head.split(','))?;
     for one in all {
-        for skew in &one.collectives {
-            out.add((
-                (&one.run, &skew.kind, &skew.ranks, skew.group),
-                (skew.number, skew.bytes, skew.start_ns, skew.last),
-                (skew.skew_ns, skew.alone_ns, skew.waited_ns),
-                (skew.caused_ns, skew.began_late_ns, skew.handed_on_ns),
-                (skew.waited_for, &skew.step, skew.transfer_ns),
-                (skew.algorithm_bandwidth, skew.bus_bandwidth),
-            ))?;
+        for record in records(one) {
+            out.add_record(&[&one.run], record)?;
         }
     }
     out.finish()
@@ -449,10 +452,7 @@ fn bandwidth_table(one: &RanksReport, top: usize) -> String {
             if of.inferred { "inferred" } else { "records" }.into()
         }),
     ];
-    let limit = Limit {
-        lines: top,
-        option: "--rows",
-    };
+    let limit = Limit::rows(top);
     let mut totals: Vec<&TransferTotals> = one.bandwidth.iter().collect();
     // a stable sort: equal sums stay in the order of groups and sizes
     totals.sort_by_key(|of| Reverse(of.transfer_ns));
@@ -508,25 +508,7 @@ pub(super) fn bandwidth_csv(all: &[RanksReport]) -> Result<String> {
                 transfer_ns,timed,median_transfer_ns,min_transfer_ns,max_transfer_ns,\
                 mean_skew_ns,median_skew_ns,max_skew_ns,started_apart,algorithm_gb_per_s,\
                 bus_gb_per_s,link_share";
-    let mut out = CsvTable::new(head.split(','))?;
-    for one in all {
-        for of in &one.bandwidth {
-            out.add((
-                (&one.run, &of.kind, &of.ranks, of.group, of.members),
-                (of.machines, of.inferred, &of.dtype, of.bytes, of.count),
-                (of.total_bytes, of.transfer_ns, of.timed),
-                (
-                    of.median_transfer_ns,
-                    of.min_transfer_ns,
-                    of.max_transfer_ns,
-                ),
-                (of.mean_skew_ns, of.median_skew_ns, of.max_skew_ns),
-                (of.started_apart, of.algorithm_gb_per_s, of.bus_gb_per_s),
-                of.link_share,
-            ))?;
-        }
-    }
-    out.finish()
+    records_csv(head, all, |one| &one.bandwidth)
 }
 
 /// Describes the collectives that some figures leave out.
@@ -565,10 +547,7 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
     order.sort_by_key(|skew| Reverse(skew.skew_ns));
     let mut table = Grid::new(
         2,
-        Limit {
-            lines: top,
-            option: "--rows",
-        },
+        Limit::rows(top),
         [
             "kind", "between", "number", "bytes", "skew", "last", "late by", "transfer",
         ],

@@ -1,8 +1,5 @@
 //! The results of `replay`, as a value.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use super::config::ReplayConfig;
 use super::{Replayed, ranks, replay_rank};
 use crate::run_query::RunQuery;
@@ -47,6 +44,17 @@ impl ReplayDocument {
                 bail!("not replayed, because it is damaged and strict is set")
             }
         }
+    }
+
+    /// Returns the nodes of the critical path, in order.
+    ///
+    /// # Errors
+    /// The critical path was not requested.
+    #[cfg(feature = "parquet")]
+    pub fn path_table(&self) -> Result<arrow_array::RecordBatch> {
+        let path = self.0.critical_path.as_ref();
+        let path = path.context("the critical path was not requested")?;
+        crate::record_tables::records_table(None, &path.steps)
     }
 
     /// Returns the JSON that `--json` prints.

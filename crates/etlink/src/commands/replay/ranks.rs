@@ -77,7 +77,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
         table::print_notes(&replayed);
         print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
     }
-    Ok(if bad { Outcome::Found } else { Outcome::Done })
+    Ok(Outcome::done_if(!(bad)))
 }
 
 /// Replays the runs of a folder, each as one graph of all its ranks.

@@ -77,11 +77,9 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
     let is_confirmed = validated.validation.verdict == ValidationVerdict::Confirmed;
-    Ok(if is_confirmed && validated.excluded.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(
+        is_confirmed && validated.excluded.is_empty(),
+    ))
 }
 
 /// Validates two runs, each as one graph of all ranks, in which a late rank delays the others.

@@ -293,11 +293,7 @@ fn print_result(
         }
         print_report(&text)?;
     }
-    Ok(if written.excluded.is_empty() && !is_refused {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(written.excluded.is_empty() && !is_refused))
 }
 
 /// Makes the content for one trace, a pair, or a written graph.

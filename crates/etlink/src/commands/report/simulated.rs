@@ -25,7 +25,7 @@ pub(super) fn simulated_part(
         ..options
     };
     // the page itself has the notes on the recording
-    let result = read_simulation(files, Some((recording, options)), false)?.result;
+    let (result, _) = read_simulation(files, Some((recording, options)), false)?;
     let report = &result.report;
     let spans = communication_spans(report, &result.run, result.measured.as_ref());
     let part = SimulatedPart {

@@ -1,8 +1,5 @@
 //! The results of `top`, as a table.
 
-#[cfg(feature = "parquet")]
-mod arrow;
-
 use crate::op_tables::{OpTableConfig, RunTables, read_tables};
 use crate::run_query::RunQuery;
 use anyhow::Result;
@@ -18,6 +15,20 @@ impl TopDocument {
     pub fn read(run: &RunQuery) -> Result<TopDocument> {
         let config = OpTableConfig::by_name(run.source.clone(), run.options.clone());
         Ok(TopDocument(read_tables(&config)?))
+    }
+
+    /// Returns the rows of all ranks.
+    ///
+    /// # Errors
+    /// Never fails because of the content.
+    #[cfg(feature = "parquet")]
+    pub fn table(&self) -> Result<arrow_array::RecordBatch> {
+        use etlink_analyze::records;
+
+        let ranks = self.0.tables.iter();
+        let ranks = ranks.map(|rank| (rank.rank, Some(records(&rank.top.rows))));
+        let blank = [etlink_analyze::top::KeyAverage::default()];
+        crate::record_tables::ranked_table(Some(records(&blank)), ranks)
     }
 
     /// Returns notes about the folders, and the reasons why traces are left out.

@@ -51,11 +51,7 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
             print_report(&text)?;
         }
     }
-    Ok(if made.excluded.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Found
-    })
+    Ok(Outcome::done_if(made.excluded.is_empty()))
 }
 
 /// Prints notes on the table of a trace.

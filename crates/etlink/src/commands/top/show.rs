@@ -1,62 +1,27 @@
 //! The table as PyTorch prints it (`_build_table`), and its rows as CSV.
 
 use crate::op_tables::OpTable;
-use crate::table::{Grid, Limit, csv_text};
+use crate::table::{CsvTable, Grid, Limit};
 use anyhow::Result;
 use etlink_analyze::top::{KeyAverage, KeyAverages};
-use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt::Write;
-
-/// A row of the CSV.
-#[derive(Serialize)]
-struct TopLine<'a> {
-    file: Cow<'a, str>,
-    rank: Option<i64>,
-    name: Cow<'a, str>,
-    on_device: bool,
-    annotation: bool,
-    count: u64,
-    self_host_ns: i64,
-    host_ns: i64,
-    self_device_ns: i64,
-    device_ns: i64,
-    self_host_bytes: i64,
-    host_bytes: i64,
-    self_device_bytes: i64,
-    device_bytes: i64,
-    shapes: Cow<'a, str>,
-    stack: String,
-    short_name: Cow<'a, str>,
-}
 
 /// Formats each row of each rank as a CSV line.
 pub(super) fn rows_csv(tables: &[OpTable]) -> Result<String> {
-    let mut out = csv::Writer::from_writer(vec![]);
+    let head = "file,rank,name,on_device,annotation,count,self_host_ns,host_ns,self_device_ns,\
+                device_ns,self_host_bytes,host_bytes,self_device_bytes,device_bytes,shapes,stack,\
+                short_name";
+    let mut out = CsvTable::new(head.split(','))?;
     for table in tables {
+        let rank = table.rank.map_or(String::new(), |rank| rank.to_string());
         for row in &table.top.rows {
-            out.serialize(TopLine {
-                file: csv_text(&table.file),
-                rank: table.rank,
-                name: csv_text(&row.name),
-                on_device: row.on_device,
-                annotation: row.annotation,
-                count: row.count,
-                self_host_ns: row.self_host_ns,
-                host_ns: row.host_ns,
-                self_device_ns: row.self_device_ns,
-                device_ns: row.device_ns,
-                self_host_bytes: row.self_host_bytes,
-                host_bytes: row.host_bytes,
-                self_device_bytes: row.self_device_bytes,
-                device_bytes: row.device_bytes,
-                shapes: csv_text(row.shapes.as_deref().unwrap_or("")),
-                stack: csv_text(&row.stack.join("; ")).into_owned(),
-                short_name: csv_text(row.short_name.as_deref().unwrap_or(&row.name)),
-            })?;
+            let mut record = serde_json::to_value(row)?;
+            record["stack"] = row.stack.join("; ").into();
+            record["short_name"] = row.short_name.as_deref().unwrap_or(&row.name).into();
+            out.add_record(&[&table.file, &rank], record)?;
         }
     }
-    Ok(String::from_utf8(out.into_inner()?)?)
+    out.finish()
 }
 
 /// Appends the table of one rank; `limit` 0 shows all rows.
@@ -69,16 +34,9 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
     let columns = Columns::from_table(top, full_names);
     // the last columns are the widest, and texts: figures before them stay visible
     let texts = usize::from(columns.shapes) + usize::from(columns.stack);
-    let mut lines = Grid::new(
-        1,
-        Limit {
-            lines: limit,
-            option: "--rows",
-        },
-        columns.head_cells(top.device),
-    )
-    .last_texts(texts)
-    .expendable(columns.expendable_heads(top.device));
+    let mut lines = Grid::new(1, Limit::rows(limit), columns.head_cells(top.device))
+        .last_texts(texts)
+        .expendable(columns.expendable_heads(top.device));
     for (at, row) in top.rows.iter().enumerate() {
         // format figures only for rows that are shown
         if !lines.has_room() {

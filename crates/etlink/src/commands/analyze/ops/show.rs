@@ -19,10 +19,7 @@ pub(super) fn run_text(run: &AnalyzedRun<RankOps>, args: &OpsArgs) -> String {
     }
     out += &run.row_damage_lines();
     out += &run.cut_line();
-    let limit = Limit {
-        lines: args.rows.rows,
-        option: "--rows",
-    };
+    let limit = Limit::rows(args.rows.rows);
     for rank in &run.ranks {
         let ops = &rank.said;
         if ops.ops.is_empty() {

@@ -64,10 +64,7 @@ pub(super) fn run_text(one: &Analyzed, args: &AnalyzeArgs) -> String {
         );
     }
     out += &one.told.cut_line();
-    let limit = Limit {
-        lines: args.rows.rows,
-        option: "--rows",
-    };
+    let limit = Limit::rows(args.rows.rows);
     let mut is_left_out = false;
     for (name, printed, table) in TABLES {
         if !printed.is_wanted(name, one, args) {
