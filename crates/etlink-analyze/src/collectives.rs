@@ -28,6 +28,7 @@ pub use gloo::input_bytes;
 use crate::outside_work::CountedWork;
 use crate::rows::ClassifiedRows;
 use crate::rules::RowClass;
+use crate::sums::sum_by_key;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::{Communication, GroupIdentity, Peers, RankSummary, bus_factor, rank_list};
 use etlink_model::CollectiveKind;
@@ -136,18 +137,6 @@ impl HockneyFit {
 }
 
 impl CollectiveTotals {
-    /// Returns a copy with all figures at 0, as the start of a sum.
-    fn without_figures(&self) -> CollectiveTotals {
-        CollectiveTotals {
-            kind: self.kind.clone(),
-            group: self.group.clone(),
-            group_size: self.group_size,
-            on_device: self.on_device,
-            factor: self.factor,
-            ..CollectiveTotals::default()
-        }
-    }
-
     fn with_bandwidths(mut self) -> CollectiveTotals {
         // A group of one rank moves nothing, whatever size its call states.
         if self.group_size == 1 {
@@ -353,15 +342,13 @@ fn pointer_text(name: &str, size: u64) -> Option<String> {
 pub(crate) fn sum_collectives<'a>(
     all: impl Iterator<Item = &'a CollectiveTotals>,
 ) -> Vec<CollectiveTotals> {
-    let mut sums: IndexMap<(&str, &str, u64, bool), CollectiveTotals, FxBuildHasher> =
-        IndexMap::default();
-    for one in all {
-        sums.entry((&one.kind, &one.group, one.group_size, one.on_device))
-            .or_insert_with(|| one.without_figures())
-            .add(one);
-    }
+    let sums = sum_by_key(
+        all,
+        |one| (&one.kind, &one.group, one.group_size, one.on_device),
+        CollectiveTotals::add,
+    );
     let mut all: Vec<CollectiveTotals> = sums
-        .into_values()
+        .into_iter()
         .map(CollectiveTotals::with_bandwidths)
         .collect();
     all.sort_by(|a, b| {

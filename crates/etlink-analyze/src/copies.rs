@@ -11,6 +11,7 @@
 use crate::intervals::Intervals;
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
+use crate::sums::sum_by_key;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{NameId, RowKind};
 use indexmap::IndexMap;
@@ -118,16 +119,8 @@ pub(crate) fn copy_totals(rows: &ClassifiedRows<'_>, outside: &OutsideRows) -> V
 
 /// Sums the totals of all ranks.
 pub(crate) fn sum_copies<'a>(all: impl Iterator<Item = &'a CopyTotals>) -> Vec<CopyTotals> {
-    let mut sums: IndexMap<&str, CopyTotals, FxBuildHasher> = IndexMap::default();
-    for one in all {
-        sums.entry(&one.kind)
-            .or_insert_with(|| CopyTotals {
-                kind: one.kind.clone(),
-                ..CopyTotals::default()
-            })
-            .add(one);
-    }
-    let mut all: Vec<CopyTotals> = sums.into_values().map(CopyTotals::with_bandwidth).collect();
+    let sums = sum_by_key(all, |one| &one.kind, CopyTotals::add).into_iter();
+    let mut all: Vec<CopyTotals> = sums.map(CopyTotals::with_bandwidth).collect();
     all.sort_by(|a, b| (Reverse(a.bytes), &a.kind).cmp(&(Reverse(b.bytes), &b.kind)));
     all
 }

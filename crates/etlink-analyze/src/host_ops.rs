@@ -3,10 +3,9 @@
 //! Empty for traces with device work: `top` covers those, next to device times.
 
 use crate::rows::ClassifiedRows;
+use crate::sums::sum_by_key;
 use crate::top::{self, KeyAverage, key_averages};
 use borsh::{BorshDeserialize, BorshSerialize};
-use indexmap::IndexMap;
-use rustc_hash::FxBuildHasher;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -51,17 +50,15 @@ pub(crate) fn host_op_totals(rows: &ClassifiedRows<'_>) -> Vec<HostOpTotals> {
 
 /// Sums the totals of all ranks.
 pub(crate) fn sum_host_ops<'a>(ranks: impl Iterator<Item = &'a HostOpTotals>) -> Vec<HostOpTotals> {
-    let mut sums: IndexMap<&str, HostOpTotals, FxBuildHasher> = IndexMap::default();
-    for op in ranks {
-        let sum = sums.entry(&op.name).or_insert_with(|| HostOpTotals {
-            name: op.name.clone(),
-            ..HostOpTotals::default()
-        });
-        sum.count += op.count;
-        sum.self_ns = sum.self_ns.saturating_add(op.self_ns);
-        sum.total_ns = sum.total_ns.saturating_add(op.total_ns);
-    }
-    with_shares(sums.into_values().collect())
+    with_shares(sum_by_key(
+        ranks,
+        |op| &op.name,
+        |sum, op| {
+            sum.count += op.count;
+            sum.self_ns = sum.self_ns.saturating_add(op.self_ns);
+            sum.total_ns = sum.total_ns.saturating_add(op.total_ns);
+        },
+    ))
 }
 
 /// Adds the shares and sorts by falling self time, ties by name.

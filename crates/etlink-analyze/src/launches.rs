@@ -11,6 +11,7 @@
 use crate::duration_stats::DurationStats;
 use crate::outside_time::OutsideRows;
 use crate::rows::ClassifiedRows;
+use crate::sums::sum_by_key;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::{NoLaunch, launches_graph};
 use etlink_model::{NameId, RowIdx, TableIdx};
@@ -54,15 +55,6 @@ pub struct LaunchTotals {
 }
 
 impl LaunchTotals {
-    /// Returns a copy with all figures at 0, as the start of a sum.
-    fn without_figures(&self) -> LaunchTotals {
-        LaunchTotals {
-            name: self.name.clone(),
-            graph: self.graph,
-            ..LaunchTotals::default()
-        }
-    }
-
     fn add(&mut self, other: &LaunchTotals) {
         self.calls += other.calls;
         self.rows += other.rows;
@@ -157,13 +149,7 @@ fn row_time_of_calls(rows: &ClassifiedRows<'_>) -> Vec<i64> {
 
 /// Sums the totals of all ranks.
 pub(crate) fn sum_launches<'a>(all: impl Iterator<Item = &'a LaunchTotals>) -> Vec<LaunchTotals> {
-    let mut sums: IndexMap<&str, LaunchTotals, FxBuildHasher> = IndexMap::default();
-    for one in all {
-        sums.entry(&one.name)
-            .or_insert_with(|| one.without_figures())
-            .add(one);
-    }
-    sort_launches(sums.into_values())
+    sort_launches(sum_by_key(all, |one| &one.name, LaunchTotals::add).into_iter())
 }
 
 fn sort_launches(all: impl Iterator<Item = LaunchTotals>) -> Vec<LaunchTotals> {

@@ -63,6 +63,7 @@ pub mod sequences;
 pub mod short_names;
 pub mod sm_coverage;
 pub mod steps;
+mod sums;
 pub mod top;
 pub mod utilization;
 

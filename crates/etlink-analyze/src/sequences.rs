@@ -5,6 +5,7 @@
 //! sum of the rows' durations, `op` the sum of the ops' durations.
 
 use crate::rows::ClassifiedRows;
+use crate::sums::sum_by_key;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::NameId;
 use indexmap::IndexMap;
@@ -28,18 +29,6 @@ pub struct KernelSequence {
     pub op_ns: i64,
     /// Names of the rows, joined by ` | `.
     pub names: String,
-}
-
-impl KernelSequence {
-    /// Returns a copy with all figures at 0, as the start of a sum.
-    fn without_figures(&self) -> KernelSequence {
-        KernelSequence {
-            op: self.op.clone(),
-            rows: self.rows,
-            names: self.names.clone(),
-            ..KernelSequence::default()
-        }
-    }
 }
 
 /// Totals the sequences by falling device time. O(ops + rows).
@@ -116,16 +105,15 @@ pub(crate) fn kernel_sequences(rows: &ClassifiedRows<'_>, text: &str) -> Vec<Ker
 pub(crate) fn sum_sequences<'a>(
     all: impl Iterator<Item = &'a KernelSequence>,
 ) -> Vec<KernelSequence> {
-    let mut sums: IndexMap<(&str, &str), KernelSequence, FxBuildHasher> = IndexMap::default();
-    for one in all {
-        let sum = sums
-            .entry((&one.op, &one.names))
-            .or_insert_with(|| one.without_figures());
-        sum.count += one.count;
-        sum.device_ns = sum.device_ns.saturating_add(one.device_ns);
-        sum.op_ns = sum.op_ns.saturating_add(one.op_ns);
-    }
-    sort_sequences(sums.into_values().collect())
+    sort_sequences(sum_by_key(
+        all,
+        |one| (&one.op, &one.names),
+        |sum, one| {
+            sum.count += one.count;
+            sum.device_ns = sum.device_ns.saturating_add(one.device_ns);
+            sum.op_ns = sum.op_ns.saturating_add(one.op_ns);
+        },
+    ))
 }
 
 fn sort_sequences(mut all: Vec<KernelSequence>) -> Vec<KernelSequence> {

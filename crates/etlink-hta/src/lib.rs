@@ -173,12 +173,10 @@ macro_rules! tables {
                     tables.straggler_evidence = stragglers::straggler_evidence(self);
                 }
                 $(if names.contains(&stringify!($name)) {
-                    let make: fn(&HtaTrace) -> Vec<$row> = $make;
-                    tables.$name = make(self);
+                    tables.$name = rows_of(self, $make);
                 })*
                 $(if names.contains(&stringify!($detail)) {
-                    let make: fn(&HtaTrace) -> Vec<$detail_row> = $make_detail;
-                    tables.$detail = make(self);
+                    tables.$detail = rows_of(self, $make_detail);
                 })*
                 tables
             }
@@ -187,6 +185,10 @@ macro_rules! tables {
         /// Names of the tables of a rank that are printed.
         pub const RANK_TABLES: &[&str] = &[$(stringify!($name)),*];
     };
+}
+
+fn rows_of<T>(loaded: &HtaTrace, make: fn(&HtaTrace) -> Vec<T>) -> Vec<T> {
+    make(loaded)
 }
 
 tables! {

@@ -9,7 +9,9 @@ mod width;
 pub use csv_text::CsvTable;
 pub use etlink_run::text::{count, damage, infos, rank, row_damage, same_notes, time};
 pub use grid::{Column, Grid, Limit};
-pub use text::{cut, mb, mean_time, percent, percent_of, plain, plain_lines, scaled, signed_time};
+pub use text::{
+    cut, known, mb, mean_time, percent, percent_of, plain, plain_lines, scaled, signed_time,
+};
 pub use width::fold_lines;
 
 use aligned::{AlignedColumn, CellSide, cell_width, push_line};

@@ -30,29 +30,17 @@ impl DrawnCollective {
         first: GlobalRank,
         origin_ns: CommonNs,
     ) -> DrawnCollective {
-        let CollectiveSkew {
-            kind,
-            ranks,
-            group,
-            number,
-            bytes,
-            start_ns,
-            last,
-            skew_ns,
-            alone_ns,
-            ..
-        } = skew;
         DrawnCollective {
-            kind,
-            ranks,
-            group,
-            number,
-            bytes,
-            start_ns: start_ns.since(origin_ns),
+            kind: skew.kind,
+            ranks: skew.ranks,
+            group: skew.group,
+            number: skew.number,
+            bytes: skew.bytes,
+            start_ns: skew.start_ns.since(origin_ns),
             first,
-            last,
-            skew_ns,
-            alone_ns,
+            last: skew.last,
+            skew_ns: skew.skew_ns,
+            alone_ns: skew.alone_ns,
         }
     }
 }

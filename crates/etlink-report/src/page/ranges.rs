@@ -7,6 +7,12 @@ use std::cmp::Reverse;
 
 /// Number that stands for no range.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// Returns the place of a range among the drawn ones; `None` if it is not drawn.
+pub(super) fn drawn_place(places: &[u32], id: usize) -> Option<u32> {
+    places.get(id).copied().filter(|place| *place != NONE)
+}
+
 /// Length of merged ranges, at most this multiple of the limit for a short range.
 const TOGETHER: i64 = 8;
 

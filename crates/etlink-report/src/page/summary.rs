@@ -253,26 +253,23 @@ fn percent_text(part: i64, whole: i64) -> String {
 
 /// Formats bytes with at least three digits, in powers of 1,000, like the page's script.
 fn bytes_text(bytes: i64) -> String {
-    let (unit, size) = match bytes.unsigned_abs() {
-        0..1_000 => return format!("{bytes} B"),
-        1_000..1_000_000 => ("kB", 1e3),
-        1_000_000..1_000_000_000 => ("MB", 1e6),
-        _ => ("GB", 1e9),
-    };
-    let value = bytes as f64 / size;
-    let digits = if value.abs() >= 100.0 { 1 } else { 2 };
-    format!("{value:.digits$} {unit}")
+    scaled_text(bytes, ["B", "kB", "MB", "GB"])
 }
 
 /// Formats a time with at least three digits, in a suitable unit.
 pub(super) fn time_text(ns: i64) -> String {
-    let (unit, size) = match ns.unsigned_abs() {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => ("µs", 1e3),
-        1_000_000..1_000_000_000 => ("ms", 1e6),
-        _ => ("s", 1e9),
+    scaled_text(ns, ["ns", "µs", "ms", "s"])
+}
+
+/// Formats an amount in one of four units, each a thousand of the one before.
+fn scaled_text(amount: i64, units: [&str; 4]) -> String {
+    let (unit, size) = match amount.unsigned_abs() {
+        0..1_000 => return format!("{amount} {}", units[0]),
+        1_000..1_000_000 => (units[1], 1e3),
+        1_000_000..1_000_000_000 => (units[2], 1e6),
+        _ => (units[3], 1e9),
     };
-    let value = ns as f64 / size;
+    let value = amount as f64 / size;
     let digits = if value.abs() >= 100.0 { 1 } else { 2 };
     format!("{value:.digits$} {unit}")
 }

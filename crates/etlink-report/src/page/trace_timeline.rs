@@ -1,7 +1,7 @@
 //! A window of a rank from its linked trace: ops, calls and device rows.
 
 use super::path_columns::{self, PathColumns, ReplayedRank};
-use super::ranges::{NONE, RangeIds, TraceRange, ranges_in_window};
+use super::ranges::{NONE, RangeIds, TraceRange, drawn_place, ranges_in_window};
 use super::run_timeline::RankPlace;
 use super::strings::StringTable;
 use super::timeline::{Timeline, TimelineSource, Tooltip};
@@ -79,11 +79,7 @@ pub fn trace_timeline(
     };
     timeline.deps = wait_columns::wait_columns(of, &place, origin, &mut strings);
     set_drawn_ops(&mut timeline, trace, ids, &place);
-    let range = |step: &PathStep| {
-        of_path(step)
-            .and_then(|id| place.get(id).copied())
-            .filter(|at| *at != NONE)
-    };
+    let range = |step: &PathStep| drawn_place(&place, of_path(step)?);
     // Steps need as much room as ranges but share one track, so half as many suffice.
     timeline.path = PathColumns::new(ran, &steps, (origin, most / 2), range, &mut strings);
     if let Some(member) = member {
@@ -104,9 +100,8 @@ fn set_drawn_ops(timeline: &mut Timeline, trace: &LinkedTrace, ids: RangeIds, pl
         }
     }
     let single = |op: OpIdx| {
-        let at = place[op.index()];
-        let is_single = at != NONE && timeline.count[at as usize] == 1;
-        is_single.then_some(at)
+        let at = drawn_place(place, op.index());
+        at.filter(|at| timeline.count[*at as usize] == 1)
     };
     let ops: Vec<Option<u32>> = drawn_ids
         .into_iter()

@@ -1,6 +1,6 @@
 //! Waits of the ranges in a window.
 
-use super::ranges::{NONE, RangeIds};
+use super::ranges::{RangeIds, drawn_place};
 use super::strings::StringTable;
 use etlink_link::{Edge, EdgeKind, LinkedTrace, Node};
 use etlink_model::TimeNs;
@@ -35,7 +35,7 @@ pub(super) struct ReplayedTrace<'t> {
 }
 
 /// Returns all waits of drawn ranges, by range. `place` holds each range's place among the drawn
-/// ones, or [`NONE`]. O(nodes + edges).
+/// ones, as in [`drawn_place`]. O(nodes + edges).
 pub(super) fn wait_columns(
     of: ReplayedTrace<'_>,
     place: &[u32],
@@ -46,23 +46,15 @@ pub(super) fn wait_columns(
     let mut found: Vec<(u32, Edge, bool)> = vec![];
     for index in nodes.indices() {
         let node = nodes.get(index);
-        let to = of
-            .ids
-            .of_node(&node)
-            .and_then(|id| place.get(id).copied())
-            .filter(|to| *to != NONE);
-        let Some(to) = to else { continue };
+        let to = of.ids.of_node(&node);
+        let Some(to) = to.and_then(|id| drawn_place(place, id)) else {
+            continue;
+        };
         let numbers = of.graph.edges_to(index);
         for (edge, number) in of.trace.edges.deps(index).iter().zip(numbers) {
             if edge.kind != EdgeKind::ProgramOrder {
-                found.push((
-                    to,
-                    edge,
-                    of.run
-                        .decided
-                        .get(index.index())
-                        .is_some_and(|decided| *decided == number),
-                ));
+                let decided = of.run.decided.get(index.index()) == Some(&number);
+                found.push((to, edge, decided));
             }
         }
     }
@@ -73,9 +65,7 @@ pub(super) fn wait_columns(
     for (to, edge, decided) in found {
         let before = nodes.get(edge.from);
         let (from, ended) = edge_cause(of, &edge, &before);
-        let drawn = from
-            .and_then(|id| place.get(id).copied())
-            .filter(|from| *from != NONE);
+        let drawn = from.and_then(|id| drawn_place(place, id));
         // A cause outside the window is not drawn: its name replaces it, as a negative number.
         let from = drawn.map_or_else(
             || -1 - i64::from(strings.number_of(of.trace.name(&before))),

@@ -1,7 +1,7 @@
 //! A window of a written graph: its nodes, on the threads and streams that it names.
 
 use super::path_columns::{self, PathColumns, ReplayedRank};
-use super::ranges::{DrawnRange, NONE, nest_ranges};
+use super::ranges::{DrawnRange, drawn_place, nest_ranges};
 use super::run_timeline::RankPlace;
 use super::strings::StringTable;
 use super::timeline::{Timeline, TimelineSource, Tooltip};
@@ -56,12 +56,7 @@ pub fn graph_timeline(
     // Nodes of a written graph do not name the op they belong to.
     timeline.set_ops(|_| None);
     timeline.deps = node_waits(of, &place, start, &mut strings);
-    let range = |step: &PathStep| {
-        place
-            .get(step.node.index())
-            .copied()
-            .filter(|at| *at != NONE)
-    };
+    let range = |step: &PathStep| drawn_place(&place, step.node.index());
     timeline.path = PathColumns::new(ran, &steps, (start, most / 2), range, &mut strings);
     if let Some(member) = member {
         timeline.set_member(member, UnixNs(of.base_ns.saturating_add(start.0)), |node| {
@@ -130,14 +125,14 @@ fn node_waits(
 ) -> WaitColumns {
     let mut found: Vec<(u32, bool, EdgeKind, NodeIdx, bool, NodeIdx)> = vec![];
     for node in of.graph.indices() {
-        if place[node.index()] == NONE {
+        let Some(to) = drawn_place(place, node.index()) else {
             continue;
-        }
+        };
         for edge in of.graph.edges_to(node) {
             let dep = of.graph.dep(edge);
             if dep.kind != EdgeKind::ProgramOrder {
                 found.push((
-                    place[node.index()],
+                    to,
                     // `false` sorts first, so the deciding reason precedes the others of its node.
                     of.run.decided[node.index()] != edge,
                     dep.kind,
@@ -151,10 +146,7 @@ fn node_waits(
     found.sort_unstable();
     let mut deps = WaitColumns::default();
     for (to, not_decided, kind, from, inferred, node) in found {
-        let drawn = place
-            .get(from.index())
-            .copied()
-            .filter(|from| *from != NONE);
+        let drawn = drawn_place(place, from.index());
         deps.to.push(to);
         deps.from.push(drawn.map_or_else(
             || -1 - i64::from(strings.number_of(of.labels.name(from))),

@@ -11,7 +11,7 @@
 //! Counters of the recording itself follow.
 //! A value holds until the next one. O(rows · log rows).
 
-use super::recorded::{RecordedValue, each_argument};
+use super::recorded::{ArgumentValue, each_argument};
 use super::sink::{CounterTrack, CounterUnit, CounterValue, TimelineSink};
 use super::tracks::TrackTable;
 use etlink_link::{LinkedTrace, NoLaunch};
@@ -87,15 +87,12 @@ pub(super) fn write_counters(
             let of_device = changes.entry(queue.device).or_default();
             of_device.extend([(from, value), (to, -value)]);
         }
-        for (number, mut changes) in changes {
+        for (number, changes) in changes {
             let Some(pid) = tracks.device_pids.get(&number) else {
                 debug_assert!(false, "each device with rows has a process");
                 continue;
             };
-            changes.sort_unstable();
-            let track = counter.track(*pid);
-            out.name_counter(track)?;
-            write_values(&changes, track, out)?;
+            write_changes(changes, counter.track(*pid), CounterValue::Whole, out)?;
         }
     }
     write_memory(trace, tracks, out)?;
@@ -128,29 +125,36 @@ fn row_span(trace: &LinkedTrace, row: usize, counter: RowCounter) -> Option<(Tim
     }
 }
 
-fn write_values(
-    changes: &[ValueChange],
+/// Writes each change of the sum; changes at the same instant are combined.
+fn write_changes(
+    mut changes: Vec<ValueChange>,
     track: CounterTrack<'_>,
+    counted: impl Fn(i64) -> CounterValue,
     out: &mut dyn TimelineSink,
 ) -> io::Result<()> {
-    each_value(changes, |at, value| {
-        out.put_counter(track, at, CounterValue::Whole(value))
-    })
+    changes.sort_unstable();
+    let mut sum = 0i64;
+    let at_once = changes.chunk_by(|one, next| one.0 == next.0);
+    let sums = at_once.map(|at_once| {
+        let changes = at_once.iter().map(|(_, change)| *change);
+        sum = changes.fold(sum, i64::saturating_add);
+        (at_once[0].0, sum)
+    });
+    write_values(sums, track, counted, out)
 }
 
-/// Calls `put` for each change of the value; changes at the same instant are combined.
-fn each_value(
-    changes: &[ValueChange],
-    mut put: impl FnMut(TimeNs, i64) -> io::Result<()>,
+/// Writes each value that differs from the one before.
+fn write_values<V: Copy + PartialEq>(
+    values: impl Iterator<Item = (TimeNs, V)>,
+    track: CounterTrack<'_>,
+    counted: impl Fn(V) -> CounterValue,
+    out: &mut dyn TimelineSink,
 ) -> io::Result<()> {
-    let (mut value, mut last) = (0i64, None);
-    for at_once in changes.chunk_by(|one, next| one.0 == next.0) {
-        let changes = at_once.iter().map(|(_, change)| *change);
-        value = changes.fold(value, i64::saturating_add);
-        if last.replace(value) != Some(value)
-            && let Some((at, _)) = at_once.first()
-        {
-            put(*at, value)?;
+    out.name_counter(track)?;
+    let mut last = None;
+    for (at, value) in values {
+        if last.replace(value) != Some(value) {
+            out.put_counter(track, at, counted(value))?;
         }
     }
     Ok(())
@@ -186,18 +190,15 @@ fn write_bandwidths(
         let changes = series.entry((*pid, kind)).or_default();
         changes.extend([(start, bytes_per_s), (end, -bytes_per_s)]);
     }
-    for (number, ((pid, kind), mut changes)) in (BANDWIDTH_COUNTERS..).zip(series) {
-        changes.sort_unstable();
+    for (number, ((pid, kind), changes)) in (BANDWIDTH_COUNTERS..).zip(series) {
         let track = CounterTrack {
             pid,
             number,
             name: &format!("{kind} GB/s"),
             unit: CounterUnit::Other,
         };
-        out.name_counter(track)?;
-        each_value(&changes, |at, value| {
-            out.put_counter(track, at, CounterValue::Measured(value as f64 / GIGA))
-        })?;
+        let gb_per_s = |sum| CounterValue::Measured(sum as f64 / GIGA);
+        write_changes(changes, track, gb_per_s, out)?;
     }
     Ok(())
 }
@@ -232,7 +233,7 @@ fn write_streams(
     for (number, _) in series.keys() {
         *streams.entry(*number).or_default() += 1;
     }
-    for ((number, queue), mut changes) in series {
+    for ((number, queue), changes) in series {
         let Some(pid) = tracks.device_pids.get(&number) else {
             continue;
         };
@@ -240,15 +241,13 @@ fn write_streams(
         if streams[&number] < 2 {
             continue;
         }
-        changes.sort_unstable();
         let track = CounterTrack {
             pid: *pid,
             number: STREAM_COUNTERS + queue as u32,
             name: &format!("queue depth of {}", tracks.queue_label(queue)),
             unit: CounterUnit::Count,
         };
-        out.name_counter(track)?;
-        write_values(&changes, track, out)?;
+        write_changes(changes, track, CounterValue::Whole, out)?;
     }
     Ok(())
 }
@@ -266,7 +265,7 @@ fn write_memory(
     let Some(details) = &device.details else {
         return Ok(());
     };
-    let mut series: BTreeMap<MemoryOwner, Vec<(TimeNs, u64)>> = BTreeMap::new();
+    let mut series: BTreeMap<MemoryOwner, Vec<(TimeNs, i64)>> = BTreeMap::new();
     for row in 0..device.memory.len() {
         let memory = device.memory.row(row);
         let track = details.memory.track[row] as usize;
@@ -279,7 +278,7 @@ fn write_memory(
             ("memory reserved", memory.reserved),
         ] {
             let values = series.entry((pid, format!("{what}{of}"))).or_default();
-            values.push((memory.time, bytes));
+            values.push((memory.time, i64::try_from(bytes).unwrap_or(i64::MAX)));
         }
     }
     // The host allocator reports no totals, so such a series would be empty.
@@ -291,14 +290,7 @@ fn write_memory(
             name,
             unit: CounterUnit::Bytes,
         };
-        out.name_counter(track)?;
-        let mut last = None;
-        for (at, bytes) in values {
-            let value = i64::try_from(*bytes).unwrap_or(i64::MAX);
-            if last.replace(value) != Some(value) {
-                out.put_counter(track, *at, CounterValue::Whole(value))?;
-            }
-        }
+        write_values(values.iter().copied(), track, CounterValue::Whole, out)?;
     }
     Ok(())
 }
@@ -349,8 +341,8 @@ fn write_recorded(
         let name = device.names.get(others.name[row]);
         each_argument(details.args(detail.args), |key, value| {
             let value = match value {
-                RecordedValue::Int(value) => CounterValue::Whole(value),
-                RecordedValue::Float(value) => CounterValue::Measured(value),
+                ArgumentValue::Int(value) => CounterValue::Whole(value),
+                ArgumentValue::Float(value) => CounterValue::Measured(value),
                 _ => return Ok::<(), io::Error>(()),
             };
             let values = series.entry((pid, format!("{name} {key}"))).or_default();

@@ -1,6 +1,6 @@
 //! Arguments of a range, shown when it is clicked.
 
-use super::recorded::{RecordedValue, each_argument};
+use super::recorded::{ArgumentValue, each_argument};
 use super::sink::FactWriter;
 use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
@@ -99,14 +99,14 @@ fn recorded_facts(
     }
     args.sink.begin_group(RECORDED_AS)?;
     if odd_phase {
-        let phase = RecordedValue::Text(Cow::Borrowed(phase));
+        let phase = ArgumentValue::Text(Cow::Borrowed(phase));
         args.sink.add_recorded("ph", phase)?;
     }
     if let Some(track) = odd_track {
         for (key, label) in [("pid", track.pid), ("tid", track.tid)] {
             let value = match label {
-                TrackLabel::Int(number) => RecordedValue::Int(number),
-                TrackLabel::Text(name) => RecordedValue::Text(device.names.get(name).into()),
+                TrackLabel::Int(number) => ArgumentValue::Int(number),
+                TrackLabel::Text(name) => ArgumentValue::Text(device.names.get(name).into()),
             };
             args.sink.add_recorded(key, value)?;
         }

@@ -9,10 +9,9 @@
 //! device.
 
 use super::arrows::ArrowEnd;
-use super::recorded::RecordedValue;
+use super::recorded::ArgumentValue;
 use super::sink::{
-    CounterTrack, CounterValue, FactValue, FileTimes, TimelineSink, TrackId, TrackProcess,
-    TrackRange,
+    CounterTrack, CounterValue, FileTimes, TimelineSink, TrackId, TrackProcess, TrackRange,
 };
 use etlink_json::write::{micros, number, text};
 use etlink_model::TimeNs;
@@ -85,7 +84,7 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         track: TrackId,
         what: &str,
         key: &str,
-        value: FactValue<'_>,
+        value: ArgumentValue<'_>,
     ) -> io::Result<()> {
         self.put_head("M", track)?;
         self.put_text(", \"name\": \"");
@@ -138,12 +137,18 @@ impl<'w, W: Write> JsonWriter<'w, W> {
         number(&mut self.line, track.tid)
     }
 
-    fn put_value(&mut self, value: FactValue<'_>) -> io::Result<()> {
+    fn put_value(&mut self, value: ArgumentValue<'_>) -> io::Result<()> {
         match value {
-            FactValue::Int(value) => number(&mut self.line, value),
-            FactValue::Uint(value) => number(&mut self.line, value),
-            FactValue::Bool(value) => number(&mut self.line, value),
-            FactValue::Text(value) => text(&mut self.line, value),
+            ArgumentValue::Int(value) => number(&mut self.line, value),
+            ArgumentValue::Uint(value) => number(&mut self.line, value),
+            ArgumentValue::Float(value) => number(&mut self.line, value),
+            ArgumentValue::Bool(value) => number(&mut self.line, value),
+            // Kineto writes words that are not JSON, such as `nan`: they become texts.
+            ArgumentValue::Json(value) if serde_json::from_str::<IgnoredAny>(&value).is_ok() => {
+                self.put_text(&value);
+                Ok(())
+            }
+            ArgumentValue::Text(value) | ArgumentValue::Json(value) => text(&mut self.line, &value),
         }
     }
 
@@ -199,7 +204,12 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
             self.rank_pid = Some(process.pid);
             name = rank;
         }
-        self.put_metadata(track, "process_name", "name", FactValue::Text(name))?;
+        self.put_metadata(
+            track,
+            "process_name",
+            "name",
+            ArgumentValue::Text(name.into()),
+        )?;
         self.put_metadata(
             track,
             "process_sort_index",
@@ -207,15 +217,20 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
             process.place.into(),
         )?;
         process.label.map_or(Ok(()), |label| {
-            self.put_metadata(track, "process_labels", "labels", FactValue::Text(label))
+            self.put_metadata(
+                track,
+                "process_labels",
+                "labels",
+                ArgumentValue::Text(label.into()),
+            )
         })
     }
 
     fn name_thread(&mut self, track: TrackId, name: &str, _: Option<&str>) -> io::Result<()> {
         let name = self.name_in_rank(track.pid, name);
-        self.put_metadata(track, "thread_name", "name", FactValue::Text(&name))?;
+        self.put_metadata(track, "thread_name", "name", ArgumentValue::Text(name))?;
         self.threads += 1;
-        let place = FactValue::Uint(u64::from(self.threads));
+        let place = ArgumentValue::Uint(u64::from(self.threads));
         self.put_metadata(track, "thread_sort_index", "sort_index", place)
     }
 
@@ -266,7 +281,7 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
         text(&mut self.line, range.category)
     }
 
-    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
+    fn add_argument(&mut self, key: &'static str, value: ArgumentValue<'_>) -> io::Result<()> {
         self.put_key(key);
         self.put_value(value)
     }
@@ -278,27 +293,13 @@ impl<W: Write> TimelineSink for JsonWriter<'_, W> {
         Ok(())
     }
 
-    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()> {
+    fn add_recorded(&mut self, key: &str, value: ArgumentValue<'_>) -> io::Result<()> {
         if std::mem::replace(&mut self.in_group, true) {
             self.put_text(", ");
         }
         text(&mut self.line, key)?;
         self.put_text(": ");
-        match value {
-            RecordedValue::Int(value) => number(&mut self.line, value),
-            RecordedValue::Uint(value) => number(&mut self.line, value),
-            RecordedValue::Float(value) => number(&mut self.line, value),
-            RecordedValue::Bool(value) => number(&mut self.line, value),
-            RecordedValue::Text(value) => text(&mut self.line, &value),
-            // Kineto writes words that are not JSON, such as `nan`: they become texts.
-            RecordedValue::Json(value) => match serde_json::from_str::<IgnoredAny>(&value) {
-                Ok(_) => {
-                    self.put_text(&value);
-                    Ok(())
-                }
-                Err(_) => text(&mut self.line, &value),
-            },
-        }
+        self.put_value(value)
     }
 
     fn end_group(&mut self) -> io::Result<()> {

@@ -13,10 +13,10 @@
 //! ranges share; it begins at the earlier one.
 
 use super::arrows::ArrowEnd;
-use super::recorded::RecordedValue;
+use super::recorded::ArgumentValue;
 use super::sink::{
-    CounterTrack, CounterUnit, CounterValue, FactValue, FileTimes, TimelineSink, TrackId,
-    TrackProcess, TrackRange,
+    CounterTrack, CounterUnit, CounterValue, FileTimes, TimelineSink, TrackId, TrackProcess,
+    TrackRange,
 };
 use etlink_model::{Names, TimeNs};
 use etlink_perfetto::schema::counter_descriptor::Unit;
@@ -214,6 +214,35 @@ impl<'w, W: Write> PacketWriter<'w, W> {
         self.keys.number_of_text(key, &mut self.opens, |data| {
             &mut data.debug_annotation_names
         })
+    }
+
+    fn annotation(&mut self, key: &str, value: ArgumentValue<'_>) -> DebugAnnotation {
+        let mut annotation = DebugAnnotation {
+            name_iid: self.number_of_key(key),
+            ..DebugAnnotation::default()
+        };
+        if annotation.name_iid.is_none() {
+            // Perfetto has no number for the empty key, so it is written as text.
+            annotation.name = Some(String::new());
+        }
+        match value {
+            ArgumentValue::Int(value) => annotation.int_value = Some(value),
+            ArgumentValue::Uint(value) => annotation.uint_value = Some(value),
+            ArgumentValue::Float(value) => annotation.double_value = Some(value),
+            ArgumentValue::Bool(value) => annotation.bool_value = Some(value),
+            ArgumentValue::Text(text) if text.is_empty() => {
+                annotation.string_value = Some(String::new());
+            }
+            ArgumentValue::Text(text) => {
+                annotation.string_value_iid = self.number_of_argument(&text);
+            }
+            ArgumentValue::Json(text) => {
+                annotation.string_value_iid =
+                    self.json_texts
+                        .number_by(&text, &mut self.opens, argument_texts, even_number);
+            }
+        }
+        annotation
     }
 
     /// Returns the number of an argument's text.
@@ -446,20 +475,8 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         Ok(())
     }
 
-    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()> {
-        let name_iid = self.number_of_key(key);
-        let mut annotation = DebugAnnotation {
-            name_iid,
-            ..DebugAnnotation::default()
-        };
-        match value {
-            FactValue::Int(value) => annotation.int_value = Some(value),
-            FactValue::Uint(value) => annotation.uint_value = Some(value),
-            FactValue::Bool(value) => annotation.bool_value = Some(value),
-            FactValue::Text(text) => {
-                annotation.string_value_iid = self.number_of_argument(text);
-            }
-        }
+    fn add_argument(&mut self, key: &'static str, value: ArgumentValue<'_>) -> io::Result<()> {
+        let annotation = self.annotation(key, value);
         self.open_event().debug_annotations.push(annotation);
         Ok(())
     }
@@ -469,32 +486,8 @@ impl<W: Write> TimelineSink for PacketWriter<'_, W> {
         Ok(())
     }
 
-    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()> {
-        let mut annotation = DebugAnnotation {
-            name_iid: self.number_of_key(key),
-            ..DebugAnnotation::default()
-        };
-        if annotation.name_iid.is_none() {
-            // Perfetto has no number for the empty key, so it is written as text.
-            annotation.name = Some(String::new());
-        }
-        match value {
-            RecordedValue::Int(value) => annotation.int_value = Some(value),
-            RecordedValue::Uint(value) => annotation.uint_value = Some(value),
-            RecordedValue::Float(value) => annotation.double_value = Some(value),
-            RecordedValue::Bool(value) => annotation.bool_value = Some(value),
-            RecordedValue::Text(text) if text.is_empty() => {
-                annotation.string_value = Some(String::new());
-            }
-            RecordedValue::Text(text) => {
-                annotation.string_value_iid = self.number_of_argument(&text);
-            }
-            RecordedValue::Json(text) => {
-                annotation.string_value_iid =
-                    self.json_texts
-                        .number_by(&text, &mut self.opens, argument_texts, even_number);
-            }
-        }
+    fn add_recorded(&mut self, key: &str, value: ArgumentValue<'_>) -> io::Result<()> {
+        let annotation = self.annotation(key, value);
         self.group.dict_entries.push(annotation);
         Ok(())
     }

@@ -3,9 +3,9 @@
 use etlink_json::{JsonValue, object_fields, unescape};
 use std::borrow::Cow;
 
-/// Value of a recorded argument.
+/// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum RecordedValue<'t> {
+pub(super) enum ArgumentValue<'t> {
     Int(i64),
     Uint(u64),
     Float(f64),
@@ -15,11 +15,23 @@ pub(super) enum RecordedValue<'t> {
     Json(Cow<'t, str>),
 }
 
+macro_rules! value {
+    ($($from:ty => $kind:ident),*) => {
+        $(impl From<$from> for ArgumentValue<'_> {
+            fn from(value: $from) -> Self {
+                ArgumentValue::$kind(value.into())
+            }
+        })*
+    };
+}
+
+value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
+
 /// Calls `argument` for each key of an object's text. Stops at unreadable text, which the reader
 /// has already counted as damage.
 pub(super) fn each_argument<E>(
     text: &[u8],
-    mut argument: impl FnMut(&str, RecordedValue<'_>) -> Result<(), E>,
+    mut argument: impl FnMut(&str, ArgumentValue<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (key, value) in object_fields(text) {
         argument(&unescape(key), recorded_value(value))?;
@@ -27,34 +39,34 @@ pub(super) fn each_argument<E>(
     Ok(())
 }
 
-fn recorded_value(value: JsonValue<'_>) -> RecordedValue<'_> {
+fn recorded_value(value: JsonValue<'_>) -> ArgumentValue<'_> {
     match value {
-        JsonValue::Text(raw) => RecordedValue::Text(unescape(raw)),
-        JsonValue::Nested(raw) => RecordedValue::Json(String::from_utf8_lossy(raw)),
+        JsonValue::Text(raw) => ArgumentValue::Text(unescape(raw)),
+        JsonValue::Nested(raw) => ArgumentValue::Json(String::from_utf8_lossy(raw)),
         JsonValue::Word(raw) => word_value(raw),
     }
 }
 
-fn word_value(raw: &[u8]) -> RecordedValue<'_> {
+fn word_value(raw: &[u8]) -> ArgumentValue<'_> {
     let text = String::from_utf8_lossy(raw);
     // Only a number that is written back unchanged counts: `007`, `+1` and `1.50` do not.
     if let Ok(number) = text.parse::<i64>()
         && number.to_string() == text
     {
-        return RecordedValue::Int(number);
+        return ArgumentValue::Int(number);
     }
     if let Ok(number) = text.parse::<u64>()
         && number.to_string() == text
     {
-        return RecordedValue::Uint(number);
+        return ArgumentValue::Uint(number);
     }
     match text.parse::<f64>() {
         Ok(number) if format!("{number:?}") == text && number.is_finite() => {
-            RecordedValue::Float(number)
+            ArgumentValue::Float(number)
         }
-        _ if raw == b"true" => RecordedValue::Bool(true),
-        _ if raw == b"false" => RecordedValue::Bool(false),
-        _ => RecordedValue::Json(text),
+        _ if raw == b"true" => ArgumentValue::Bool(true),
+        _ if raw == b"false" => ArgumentValue::Bool(false),
+        _ => ArgumentValue::Json(text),
     }
 }
 

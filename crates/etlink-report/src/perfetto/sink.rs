@@ -1,7 +1,7 @@
 //! Interface between the traversal of a trace and the writers of formats.
 
 use super::arrows::ArrowEnd;
-use super::recorded::RecordedValue;
+use super::recorded::ArgumentValue;
 use etlink_link::ranks::RankClock;
 use etlink_model::{CommonNs, DurationNs, TimeNs, UnixNs};
 use serde::Serialize;
@@ -96,27 +96,6 @@ impl FileTimes {
     }
 }
 
-/// Value of an argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FactValue<'v> {
-    Int(i64),
-    Uint(u64),
-    Bool(bool),
-    Text(&'v str),
-}
-
-macro_rules! value {
-    ($($from:ty => $kind:ident),*) => {
-        $(impl From<$from> for FactValue<'_> {
-            fn from(value: $from) -> Self {
-                FactValue::$kind(value.into())
-            }
-        })*
-    };
-}
-
-value!(i64 => Int, i32 => Int, u64 => Uint, u32 => Uint, bool => Bool);
-
 /// Writer of a format. Processes and threads are named before their ranges. The ranges of a track
 /// arrive by start, the longer first, except nested ones, which may arrive later.
 pub(super) trait TimelineSink {
@@ -139,11 +118,11 @@ pub(super) trait TimelineSink {
     /// Begins a range; its arguments follow, then [`TimelineSink::end_range`].
     fn begin_range(&mut self, range: TrackRange<'_>) -> io::Result<()>;
     /// Adds an argument to the range.
-    fn add_argument(&mut self, key: &'static str, value: FactValue<'_>) -> io::Result<()>;
+    fn add_argument(&mut self, key: &'static str, value: ArgumentValue<'_>) -> io::Result<()>;
     /// Begins a group of recorded arguments; they follow, then [`TimelineSink::end_group`].
     fn begin_group(&mut self, key: &'static str) -> io::Result<()>;
     /// Adds an argument to the group.
-    fn add_recorded(&mut self, key: &str, value: RecordedValue<'_>) -> io::Result<()>;
+    fn add_recorded(&mut self, key: &str, value: ArgumentValue<'_>) -> io::Result<()>;
     /// Ends the group.
     fn end_group(&mut self) -> io::Result<()>;
     /// Ends the range; `arrows` begin or end at the range.
@@ -171,7 +150,7 @@ impl<'s> FactWriter<'s> {
     pub(super) fn add_number(
         &mut self,
         key: &'static str,
-        value: Option<impl Into<FactValue<'static>>>,
+        value: Option<impl Into<ArgumentValue<'static>>>,
     ) -> io::Result<()> {
         value.map_or(Ok(()), |value| self.sink.add_argument(key, value.into()))
     }
@@ -181,7 +160,8 @@ impl<'s> FactWriter<'s> {
         if value.is_empty() {
             Ok(())
         } else {
-            self.sink.add_argument(key, FactValue::Text(value))
+            self.sink
+                .add_argument(key, ArgumentValue::Text(value.into()))
         }
     }
 
@@ -205,7 +185,8 @@ impl<'s> FactWriter<'s> {
         if self.text.is_empty() {
             Ok(())
         } else {
-            self.sink.add_argument(key, FactValue::Text(&self.text))
+            self.sink
+                .add_argument(key, ArgumentValue::Text((&self.text).into()))
         }
     }
 }

@@ -84,6 +84,19 @@ struct TrackPlace {
     recorded: Option<HostThread>,
 }
 
+impl TrackPlace {
+    /// Makes a place without tracks, whose ranges may nest.
+    fn new(pid: u32, name: String, recorded: HostThread) -> TrackPlace {
+        TrackPlace {
+            name,
+            lanes: TrackLanes::new(true),
+            tracks: vec![],
+            pid,
+            recorded: Some(recorded),
+        }
+    }
+}
+
 /// All tracks of a rank.
 #[derive(Debug, Default)]
 pub(super) struct TrackTable {
@@ -313,13 +326,7 @@ impl TrackTable {
                 }
             };
             let name = thread_name(names, *thread);
-            let place = |name: String| TrackPlace {
-                name,
-                lanes: TrackLanes::new(true),
-                tracks: vec![],
-                pid,
-                recorded: Some(*thread),
-            };
+            let place = |name: String| TrackPlace::new(pid, name, *thread);
             // Frames are shown above the ops that they call.
             if extra.python.contains(&at) {
                 let frames = place(format!("{name} · Python"));
@@ -372,13 +379,6 @@ impl TrackTable {
                 }
             };
             let name = names.queue_name(queue);
-            let place = |name: String, nests: bool, recorded: Option<HostThread>| TrackPlace {
-                name,
-                lanes: TrackLanes::new(nests),
-                tracks: vec![],
-                pid,
-                recorded,
-            };
             // Kineto gives an annotation device and stream numbers as process and thread, but no
             // context: the first stream with these numbers gets it.
             let recorded = HostThread {
@@ -386,12 +386,15 @@ impl TrackTable {
                 tid: TrackLabel::Int(queue.stream),
             };
             if let Some(track) = annotations.remove(&recorded) {
-                let above = place(format!("{name} · annotations"), true, Some(recorded));
+                let above = TrackPlace::new(pid, format!("{name} · annotations"), recorded);
                 let above = self.add_place(above, None, names, out)?;
                 self.annotation_places.insert(track, above);
             }
-            let of_rows = extra.queue_tracks.get(&at).copied();
-            let plain = place(name.clone(), false, of_rows);
+            let plain = TrackPlace {
+                lanes: TrackLanes::new(false),
+                recorded: extra.queue_tracks.get(&at).copied(),
+                ..TrackPlace::new(pid, name.clone(), recorded)
+            };
             let plain = self.add_place(plain, None, names, out)?;
             self.queue_places.push(plain);
             if extra.waits.contains(&at) {
@@ -400,7 +403,7 @@ impl TrackTable {
                     -1 => "host waits".to_owned(),
                     _ => format!("{name} · waits"),
                 };
-                let waits = place(name, true, Some(recorded));
+                let waits = TrackPlace::new(pid, name, recorded);
                 let waits = self.add_place(waits, None, names, out)?;
                 self.wait_places.insert(at, waits);
             }
@@ -448,13 +451,7 @@ impl TrackTable {
                     }
                 }
             };
-            let place = TrackPlace {
-                name,
-                lanes: TrackLanes::new(true),
-                tracks: vec![],
-                pid,
-                recorded: Some(recorded),
-            };
+            let place = TrackPlace::new(pid, name, recorded);
             let place = self.add_place(place, None, names, out)?;
             if lacks_annotation {
                 self.annotation_places.insert(*track, place);

@@ -12,14 +12,14 @@ use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff::{self, percent_change};
 use crate::run_query::RunQuery;
 use crate::table::{
-    CsvTable, Grid, Limit, count, enum_name, percent, same_notes, signed_time, time,
+    Column, CsvTable, Grid, Limit, count, enum_name, percent, same_notes, signed_time, time,
 };
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use etlink_analyze::KernelRules;
 use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
+use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
-use etlink_run::{RunOptions, RunSource};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -57,19 +57,14 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let options = args.tables.run_options()?;
     let rules = read_rules(args.rules.as_deref())?.rules;
-    let before = run_tables(&args, &args.before, &rules, &options)?;
-    let after = run_tables(&args, &args.after, &rules, &options)?;
-    let diff = run_diff::diff_tables(&before, &after);
-    let notes = all_notes([&before, &after], &diff);
-    let excluded = [before.excluded, after.excluded].concat();
-    let compared = DiffReport {
-        before: &args.before,
-        after: &args.after,
-        notes,
-        excluded,
-        failed: vec![],
-        diff,
+    let tables = |path: &Path| {
+        op_tables::read_tables(&OpTableConfig {
+            group: args.tables.top_group(),
+            rules: Some(&rules),
+            ..OpTableConfig::by_name(RunSource::from_path(path), options.clone())
+        })
     };
+    let compared = DiffDocument::new(tables(&args.before)?, tables(&args.after)?);
     // before the reports: a wrong name must not look like a passed check
     let mut failed = vec![];
     for rule in &args.fail_if {
@@ -77,7 +72,14 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
             failed.push(rule.to_string());
         }
     }
-    let compared = DiffReport { failed, ..compared };
+    let compared = DiffReport {
+        before: &args.before,
+        after: &args.after,
+        notes: compared.notes,
+        excluded: compared.excluded,
+        failed,
+        diff: compared.diff,
+    };
     if let Some(workbook) = workbook {
         workbook.write(&compared)?;
     }
@@ -127,13 +129,16 @@ impl DiffDocument {
                 ..OpTableConfig::by_name(run.source.clone(), run.options.clone())
             })
         });
-        let (before, after) = (before?, after?);
+        Ok(DiffDocument::new(before?, after?))
+    }
+
+    fn new(before: RunTables, after: RunTables) -> DiffDocument {
         let diff = run_diff::diff_tables(&before, &after);
-        Ok(DiffDocument {
+        DiffDocument {
             notes: all_notes([&before, &after], &diff),
             excluded: [before.excluded, after.excluded].concat(),
             diff,
-        })
+        }
     }
 
     /// Names of the tables.
@@ -190,21 +195,6 @@ fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<String> {
     [of_folders, of_traces, run_diff::step_notes(diff)].concat()
 }
 
-/// Reads the profiler's tables of a run's ranks.
-fn run_tables(
-    args: &DiffArgs,
-    path: &Path,
-    rules: &KernelRules,
-    options: &RunOptions,
-) -> Result<RunTables> {
-    let made = op_tables::read_tables(&OpTableConfig {
-        group: args.tables.top_group(),
-        rules: Some(rules),
-        ..OpTableConfig::by_name(RunSource::from_path(path), options.clone())
-    })?;
-    Ok(made)
-}
-
 fn changes_csv(changes: &[RowChange]) -> Result<String> {
     let head = "name,on_device,change,count_before,count_after,before_ns,after_ns,cost_ns,shapes,\
                 stack,short_name";
@@ -225,26 +215,14 @@ fn change_table(compared: &DiffReport<'_>, limit: usize, full_names: bool) -> St
     let diff = &compared.diff;
     let limit = Limit::rows(limit);
     let per = diff.per;
+    let parts = |parts: &[PartChange], title: &str| {
+        part_table(diff, parts, &format!("{title}, per {per}"), limit)
+    };
     let mut out = runs_head(compared);
-    out += &part_table(
-        diff,
-        &diff.classes,
-        &format!("device time by class, per {per}"),
-        limit,
-    );
+    out += &parts(&diff.classes, "device time by class");
     out += &ops_sentence(diff);
-    out += &part_table(
-        diff,
-        &diff.ops,
-        &format!("device time by launching op, per {per}"),
-        limit,
-    );
-    out += &part_table(
-        diff,
-        &diff.waiting,
-        &format!("host waits for devices, per {per}"),
-        limit,
-    );
+    out += &parts(&diff.ops, "device time by launching op");
+    out += &parts(&diff.waiting, "host waits for devices");
     // self time, without the ops and calls inside, so that the rows add up to the sum above
     for (title, on_device) in [
         ("device rows", true),
@@ -283,26 +261,23 @@ fn ops_sentence(diff: &diff::RunDiff) -> String {
 
 /// Formats the parts that changed by more than the steps vary.
 fn part_table(diff: &diff::RunDiff, parts: &[PartChange], title: &str, limit: Limit) -> String {
-    let mut grid = Grid::new(
-        0,
-        limit,
-        ["time before", "time after", "cost", "change", "name"],
-    )
-    .last_texts(1);
+    let columns: &[Column<&PartChange>] = &[
+        ("time before", |part| time(part.times_ns[0])),
+        ("time after", |part| time(part.times_ns[1])),
+        ("cost", |part| signed_time(part.cost_ns)),
+        ("change", |part| {
+            let [before, after] = part.times_ns;
+            percent_change(before, after)
+        }),
+        ("name", |part| {
+            let class = part.class.map_or("", |class| class.name());
+            format!("{class} {}", part.name).trim_start().to_owned()
+        }),
+    ];
     let changed = parts.iter().filter(|part| part.cost_ns != 0);
     let (listed, varied): (Vec<&PartChange>, Vec<&PartChange>) =
         changed.partition(|part| !diff.is_within_spread(part.times_ns));
-    for part in listed {
-        let [before, after] = part.times_ns;
-        let class = part.class.map_or("", |class| class.name());
-        grid.add([
-            time(before),
-            time(after),
-            signed_time(part.cost_ns),
-            percent_change(before, after),
-            format!("{class} {}", part.name).trim_start().to_owned(),
-        ]);
-    }
+    let grid = Grid::from_records(0, limit, columns, listed.into_iter()).last_texts(1);
     titled_table(title, &grid, varied.len())
 }
 
@@ -313,47 +288,33 @@ fn row_table(
     limit: Limit,
     full_names: bool,
 ) -> String {
-    let mut grid = Grid::new(
-        0,
-        limit,
-        [
-            "count before",
-            "count after",
-            "time before",
-            "time after",
-            "cost",
-            "change",
-            "name",
-        ],
-    )
-    .last_texts(2)
-    .expendable(["count before", "count after", "change"])
-    .decisive(["cost"]);
+    fn count_text(count: f64) -> String {
+        // counts are per step and rank, so few of them are integers
+        if count.fract() == 0.0 {
+            count.to_string()
+        } else {
+            format!("{count:.2}")
+        }
+    }
+    let columns: &[Column<(&RowChange, bool)>] = &[
+        ("count before", |(row, _)| count_text(row.counts[0])),
+        ("count after", |(row, _)| count_text(row.counts[1])),
+        ("time before", |(row, _)| time(row.times_ns[0])),
+        ("time after", |(row, _)| time(row.times_ns[1])),
+        ("cost", |(row, _)| signed_time(row.cost_ns)),
+        ("change", |(row, _)| enum_name(row.kind)),
+        ("name", |(row, full_names)| row_name(row, *full_names)),
+    ];
     let (listed, varied): (Vec<&RowChange>, Vec<&RowChange>) =
         rows.iter().copied().partition(|row| {
             let is_in_both = matches!(row.kind, ChangeKind::Slower | ChangeKind::Faster);
             !(is_in_both && diff.is_within_spread(row.times_ns))
         });
-    for change in listed {
-        let [old, new] = change.counts.map(|count| {
-            // counts are per step and rank, so few of them are integers
-            if count.fract() == 0.0 {
-                count.to_string()
-            } else {
-                format!("{count:.2}")
-            }
-        });
-        let [before, after] = change.times_ns.map(time);
-        grid.add([
-            old,
-            new,
-            before,
-            after,
-            signed_time(change.cost_ns),
-            enum_name(change.kind),
-            row_name(change, full_names),
-        ]);
-    }
+    let listed = listed.into_iter().map(|row| (row, full_names));
+    let grid = Grid::from_records(0, limit, columns, listed)
+        .last_texts(2)
+        .expendable(["count before", "count after", "change"])
+        .decisive(["cost"]);
     titled_table(title, &grid, varied.len())
 }
 

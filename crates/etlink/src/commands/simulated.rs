@@ -6,7 +6,7 @@ use crate::args::SimulatedArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use crate::simulation::read_simulation;
-use crate::table::{Grid, Limit, percent, signed_time, time};
+use crate::table::{Column, Grid, Limit, known, percent, signed_time, time};
 use anyhow::Result;
 use etlink_chakra::simulated::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, write_timeline,
@@ -18,9 +18,6 @@ use etlink_run::simulated::{SimulationFiles, SimulationResult};
 impl JsonReport for SimulationResult {
     const SCHEMA: &'static str = "etlink.simulated";
 }
-
-/// Placeholder for unknown values.
-const UNKNOWN: &str = "-";
 
 pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     let files = SimulationFiles::find(&args.log, args.graphs.as_deref())?;
@@ -113,11 +110,11 @@ fn is_measured(report: &SimulationReport) -> bool {
 }
 
 fn known_time(ns: Option<i64>) -> String {
-    ns.map_or(UNKNOWN.to_owned(), time)
+    known(ns, time)
 }
 
 fn known_change(change: Option<f64>) -> String {
-    change.map_or(UNKNOWN.to_owned(), |change| {
+    known(change, |change| {
         let sign = if change >= 0.0 { "+" } else { "" };
         format!("{sign}{}", percent(change, 1))
     })
@@ -130,20 +127,23 @@ const CLOSE_BY_CONSTRUCTION: &str = "\
     close to the recording for any network. The kinds below show how good the network is.\n";
 
 fn rank_table(report: &SimulationReport, limit: Limit) -> String {
-    let head = [
-        "rank",
-        "simulated",
-        "measured",
-        "change",
-        "simulated communication",
-        "measured communication",
-        "simulated exposed",
-        "exposed, as ASTRA-sim says",
+    let columns: &[Column<&ComparedRank>] = &[
+        ("rank", |rank| rank.rank.to_string()),
+        ("simulated", |rank| known_time(rank.simulated_ns)),
+        ("measured", |rank| known_time(rank.measured_ns)),
+        ("change", |rank| known_change(rank.change)),
+        ("simulated communication", |rank| {
+            known_time(rank.communication_ns)
+        }),
+        ("measured communication", |rank| {
+            known_time(rank.measured_communication_ns)
+        }),
+        ("simulated exposed", |rank| known_time(rank.exposed_ns)),
+        ("exposed, as ASTRA-sim says", |rank| {
+            known_time(rank.stated_exposed_ns)
+        }),
     ];
-    let mut table = Grid::new(1, limit, head);
-    for rank in &report.ranks {
-        table.add(rank_row(rank));
-    }
+    let table = Grid::from_records(1, limit, columns, report.ranks.iter());
     let mut text = format!(
         "per rank (communication: from a rank's arrival to the end; exposed: of that, without \
          computation)\n{table}"
@@ -152,19 +152,6 @@ fn rank_table(report: &SimulationReport, limit: Limit) -> String {
         text += CLOSE_BY_CONSTRUCTION;
     }
     text
-}
-
-fn rank_row(rank: &ComparedRank) -> [String; 8] {
-    [
-        rank.rank.to_string(),
-        known_time(rank.simulated_ns),
-        known_time(rank.measured_ns),
-        known_change(rank.change),
-        known_time(rank.communication_ns),
-        known_time(rank.measured_communication_ns),
-        known_time(rank.exposed_ns),
-        known_time(rank.stated_exposed_ns),
-    ]
 }
 
 fn kind_table(report: &SimulationReport) -> String {
@@ -209,40 +196,25 @@ fn kind_row(kind: &ComparedKind, is_measured: bool) -> [String; 9] {
 }
 
 fn comm_table(report: &SimulationReport, limit: Limit) -> String {
-    let head = [
-        "kind",
-        "between",
-        "number",
-        "bytes",
-        "simulated",
-        "measured",
-        "longer by",
-        "begins later by",
+    let columns: &[Column<&ComparedComm>] = &[
+        ("kind", |comm| comm.kind.to_owned()),
+        ("between", |comm| comm.ranks.clone()),
+        ("number", |comm| comm.number.to_string()),
+        ("bytes", |comm| comm.bytes.to_string()),
+        ("simulated", |comm| known_time(comm.simulated_ns)),
+        ("measured", |comm| known_time(comm.measured_ns)),
+        ("longer by", |comm| difference(comm.longer_ns)),
+        ("begins later by", |comm| {
+            let measured = comm.measured_start_ns;
+            difference(measured.map(|measured| comm.simulated_start_ns - measured))
+        }),
     ];
-    let mut table = Grid::new(2, limit, head);
-    let compared = report
-        .communications
-        .iter()
-        .filter(|comm| comm.longer_ns.is_some());
-    for comm in compared {
-        table.add(comm_row(comm));
-    }
+    let comms = report.communications.iter();
+    let compared = comms.filter(|comm| comm.longer_ns.is_some());
+    let table = Grid::from_records(2, limit, columns, compared);
     format!("transfers that differ most (begins: the last rank arrives)\n{table}")
 }
 
-fn comm_row(comm: &ComparedComm) -> [String; 8] {
-    let later = comm
-        .measured_start_ns
-        .map(|measured| comm.simulated_start_ns - measured);
-    let difference = |ns: Option<i64>| ns.map_or(UNKNOWN.to_owned(), signed_time);
-    [
-        comm.kind.to_owned(),
-        comm.ranks.clone(),
-        comm.number.to_string(),
-        comm.bytes.to_string(),
-        known_time(comm.simulated_ns),
-        known_time(comm.measured_ns),
-        difference(comm.longer_ns),
-        difference(later),
-    ]
+fn difference(ns: Option<i64>) -> String {
+    known(ns, signed_time)
 }

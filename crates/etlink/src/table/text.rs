@@ -5,6 +5,11 @@ use etlink_run::text::time;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// Formats a figure, if known.
+pub fn known<T>(figure: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), text)
+}
+
 /// Formats a mean of times.
 pub fn mean_time(ns: f64) -> String {
     time(ns.round() as i64)

@@ -35,7 +35,7 @@ fn written(trace: &LinkedTrace) -> Vec<u8> {
     bytes
 }
 
-fn kineto_text(bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, String)> {
+fn whole_text(bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, String)> {
     let mut text = vec![];
     match kineto_text(bytes).read_to_end(&mut text) {
         Ok(_) => Ok(text),
@@ -114,7 +114,7 @@ fn comes_back(text: &[u8]) -> Result<(), TestCaseError> {
     };
     let bytes = written(&linked);
     prop_assert_eq!(perfetto_origin(&bytes), Some(PerfettoOrigin::Recorded));
-    let text = kineto_text(&bytes).map_err(|(_, error)| TestCaseError::fail(error))?;
+    let text = whole_text(&bytes).map_err(|(_, error)| TestCaseError::fail(error))?;
     let again = read(&text);
     // the sanity of rows cuts those that cannot be so long
     let (said, said_again) = (meaning(&linked.device), meaning(&again));
@@ -161,7 +161,7 @@ fn a_cut_file_says_where_it_ends() {
     let trace = linked_with(&draw_everything(), KeepEvents::Everything);
     let bytes = written(&trace);
     for end in 1..bytes.len() {
-        let (text, error) = kineto_text(&bytes[..end]).expect_err("it was cut");
+        let (text, error) = whole_text(&bytes[..end]).expect_err("it was cut");
         let names_place = error.contains("byte");
         assert!(names_place, "{error}");
         // the part before the truncation can be read
@@ -288,7 +288,7 @@ proptest! {
             bytes[place] = byte;
         }
         perfetto_origin(&bytes);
-        if let Err((_, error)) = kineto_text(&bytes) {
+        if let Err((_, error)) = whole_text(&bytes) {
             prop_assert!(error.contains("byte"), "{}", error);
         }
     }

@@ -8,7 +8,7 @@ use crate::kernel_rules::read_rules;
 use crate::notes;
 use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff::percent_change;
-use crate::table::{CsvTable, Grid, Limit, count, mean_time, percent, time};
+use crate::table::{CsvTable, Grid, Limit, count, known, mean_time, percent, time};
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use etlink_analyze::{OpCalls, RunOp, compare_ops};
@@ -151,8 +151,8 @@ fn runs_text(report: &SeveralRuns, top: usize) -> String {
             side.path.clone(),
             side.ranks.to_string(),
             side.steps.to_string(),
-            side.step_ns.map_or("-".into(), time),
-            change.map_or("-".into(), |(first, own)| percent_change(first, own)),
+            known(side.step_ns, time),
+            known(change, |(first, own)| percent_change(first, own)),
             mean_time(side.device_ns),
         ]);
     }
@@ -172,12 +172,12 @@ fn runs_text(report: &SeveralRuns, top: usize) -> String {
         let cells = |of: fn(&RunOp) -> String| {
             (0..names.len()).map(move |run| {
                 let own = row.iter().find(|op| op.run == run);
-                own.map_or("-".to_owned(), of)
+                known(own, of)
             })
         };
         let times = cells(|op| mean_time(op.ns));
         let calls = cells(|op| format!("{:.1}", op.calls));
-        let roofs = cells(|op| op.roof_share.map_or("-".into(), |share| percent(share, 0)));
+        let roofs = cells(|op| known(op.roof_share, |share| percent(share, 0)));
         let texts = [row[0].op.clone(), row[0].shapes.clone()];
         ops.add(times.chain(calls).chain(roofs).chain(texts));
     }

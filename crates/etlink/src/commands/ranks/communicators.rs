@@ -1,8 +1,9 @@
 //! `etlink ranks` for logs of NCCL's inspector: sizes, times, and bandwidths per communicator.
 
+use super::show::rate_text;
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
-use crate::table::{CsvTable, Grid, Limit, count, plain, time};
+use crate::table::{Column, CsvTable, Grid, Limit, count, known, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::communicators::{
@@ -137,42 +138,29 @@ fn communicator_name(id: &str, name: &str) -> String {
 }
 
 fn size_table(sizes: &[CommunicatorSize], rows: usize) -> String {
-    let limit = Limit::rows(rows);
-    let head = [
-        "communicator",
-        "ranks",
-        "kind",
-        "bytes",
-        "times",
-        "mean skew",
-        "mean transfer",
-        "algbw GB/s",
-        "busbw GB/s",
-    ];
-    let mut table = Grid::new(2, limit, head)
-        .text_columns(|head| matches!(head, "communicator" | "kind"))
-        .expendable(["ranks"])
-        .decisive(["mean transfer", "busbw GB/s"]);
     let mut order: Vec<&CommunicatorSize> = sizes.iter().collect();
     // most time first; a stable sort keeps ties in order of communicator, kind, and size
     order.sort_by_key(|size| {
         let times = i64::try_from(size.times).unwrap_or(i64::MAX);
         std::cmp::Reverse(size.mean_transfer_ns.saturating_mul(times))
     });
-    let bandwidth = |value: Option<f64>| value.map_or("-".to_owned(), |gb| format!("{gb:.2}"));
-    for size in order {
-        table.add([
-            communicator_name(&size.communicator, &size.name),
-            size.ranks.to_string(),
-            size.kind.to_owned(),
-            size.bytes.to_string(),
-            size.times.to_string(),
-            size.mean_skew_ns.map_or("-".to_owned(), time),
-            time(size.mean_transfer_ns),
-            bandwidth(size.algorithm_bandwidth),
-            bandwidth(size.bus_bandwidth),
-        ]);
-    }
+    let columns: &[Column<&CommunicatorSize>] = &[
+        ("communicator", |size| {
+            communicator_name(&size.communicator, &size.name)
+        }),
+        ("ranks", |size| size.ranks.to_string()),
+        ("kind", |size| size.kind.to_owned()),
+        ("bytes", |size| size.bytes.to_string()),
+        ("times", |size| size.times.to_string()),
+        ("mean skew", |size| known(size.mean_skew_ns, time)),
+        ("mean transfer", |size| time(size.mean_transfer_ns)),
+        ("algbw GB/s", |size| rate_text(size.algorithm_bandwidth)),
+        ("busbw GB/s", |size| rate_text(size.bus_bandwidth)),
+    ];
+    let table = Grid::from_records(2, Limit::rows(rows), columns, order.into_iter())
+        .text_columns(|head| matches!(head, "communicator" | "kind"))
+        .expendable(["ranks"])
+        .decisive(["mean transfer", "busbw GB/s"]);
     format!(
         "per communicator, kind and size, by total time (bytes: per rank; transfer: time of the \
          last rank to arrive, the shortest; algbw, busbw: as in nccl-tests)\n{table}"
@@ -189,28 +177,21 @@ fn member_table(members: &[CommunicatorMember], rows: usize) -> String {
         );
     }
     order.sort_by_key(|one| std::cmp::Reverse((one.last, one.collectives)));
-    let limit = Limit::rows(rows);
-    let head = [
-        "communicator",
-        "rank",
-        "process",
-        "collectives",
-        "comes last",
-        "waits",
+    let columns: &[Column<&CommunicatorMember>] = &[
+        ("communicator", |one| {
+            communicator_name(&one.communicator, &one.name)
+        }),
+        ("rank", |one| one.rank.to_string()),
+        ("process", |one| {
+            plain(&format!("{} {}", one.host, one.pid)).into_owned()
+        }),
+        ("collectives", |one| one.collectives.to_string()),
+        ("comes last", |one| one.last.to_string()),
+        ("waits", |one| time(one.waited_ns)),
     ];
-    let mut table = Grid::new(2, limit, head)
+    let table = Grid::from_records(2, Limit::rows(rows), columns, order.into_iter())
         .text_columns(|head| matches!(head, "communicator" | "process"))
         .expendable(["collectives", "process"])
         .decisive(["comes last", "waits"]);
-    for one in order {
-        table.add([
-            communicator_name(&one.communicator, &one.name),
-            one.rank.to_string(),
-            plain(&format!("{} {}", one.host, one.pid)).into_owned(),
-            one.collectives.to_string(),
-            one.last.to_string(),
-            time(one.waited_ns),
-        ]);
-    }
     format!("per rank of a communicator (comes last: shortest time)\n{table}")
 }

@@ -2,7 +2,7 @@
 
 use crate::commands::{ReportForm, print_report, print_text};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
-use crate::table::{CsvTable, Grid, Limit, count, plain, time};
+use crate::table::{Column, CsvTable, Grid, Limit, count, known, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
 use etlink_analyze::hang::{
@@ -89,7 +89,7 @@ pub(super) fn run(
             print_report(&texts.collect::<String>())?;
         }
     }
-    Ok(Outcome::done_if(!(is_partial)))
+    Ok(Outcome::done_if(!is_partial))
 }
 
 /// Reads the report of a folder; `None` if no dump is readable. Also returns the errors of
@@ -271,27 +271,24 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         HangVerdict::Hangs => "hangs in",
         _ => "not ended",
     };
-    let limit = Limit::rows(rows);
-    let mut head = vec![
-        "rank",
-        "collectives",
-        open,
-        "state",
-        "waits for",
-        "last call",
-    ];
-    let place_of = |rank: &RankHang| {
+    fn place_of(rank: &RankHang) -> &str {
         let call = rank.hangs_in.as_ref().or(rank.last.as_ref());
-        call.map_or(String::new(), |call| call.place.clone())
-    };
-    // dumps without stacks have no place
-    if ranks.iter().any(|rank| !place_of(rank).is_empty()) {
-        head.push("called at");
+        call.map_or("", |call| &call.place)
     }
-    let mut table = Grid::new(2, limit, head)
-        .text_columns(|head| head != "collectives")
-        .expendable(["collectives", "state"])
-        .decisive([open, "waits for"]);
+    let columns: &[Column<&RankHang>] = &[
+        ("rank", |rank| rank.rank.to_string()),
+        ("collectives", |rank| rank.entries.to_string()),
+        (open, |rank| known(rank.hangs_in.as_ref(), place_text)),
+        ("state", |rank| {
+            known(rank.hangs_in.as_ref(), |place| place.state.to_owned())
+        }),
+        ("waits for", |rank| waits_for(rank)),
+        ("last call", |rank| known(rank.last.as_ref(), place_text)),
+        ("called at", |rank| plain(place_of(rank)).into_owned()),
+    ];
+    // dumps without stacks have no place
+    let has_places = ranks.iter().any(|rank| !place_of(rank).is_empty());
+    let columns = &columns[..columns.len() - usize::from(!has_places)];
     // informative ranks first
     let mut order: Vec<&RankHang> = ranks.iter().collect();
     let is_waited_for: BTreeSet<GlobalRank> = ranks
@@ -299,34 +296,24 @@ fn rank_table(report: &HangReport, rows: usize) -> String {
         .flat_map(|rank| rank.waits_for.iter().copied())
         .collect();
     order.sort_by_key(|rank| (!is_waited_for.contains(&rank.rank), rank.rank));
-    for rank in order {
-        let hangs = rank.hangs_in.as_ref();
-        let last = rank.last.as_ref();
-        let mut waits_for = vec![];
-        if !rank.waits_for.is_empty() {
-            waits_for.push(rank_list("rank", &rank.waits_for));
-        }
-        if !rank.may_wait_for.is_empty() {
-            let unknown = rank_list("rank", &rank.may_wait_for);
-            waits_for.push(format!("perhaps {unknown}"));
-        }
-        if waits_for.is_empty() {
-            waits_for.push("-".to_owned());
-        }
-        table.add([
-            rank.rank.to_string(),
-            rank.entries.to_string(),
-            hangs.map_or("-".to_owned(), place_text),
-            hangs.map_or("-", |place| place.state).to_owned(),
-            waits_for.join(", "),
-            last.map_or("-".to_owned(), place_text),
-            plain(&place_of(rank)).into_owned(),
-        ]);
-    }
+    let table = Grid::from_records(2, Limit::rows(rows), columns, order.into_iter())
+        .text_columns(|head| head != "collectives")
+        .expendable(["collectives", "state"])
+        .decisive([open, "waits for"]);
     format!(
         "per rank ({open}: first unfinished collective; waits for: ranks that have not called \
          it)\n{table}"
     )
+}
+
+/// Names the ranks that a rank waits for.
+fn waits_for(rank: &RankHang) -> String {
+    match [&rank.waits_for, &rank.may_wait_for].map(|ranks| rank_list("rank", ranks)) {
+        _ if rank.waits_for.is_empty() && rank.may_wait_for.is_empty() => "-".to_owned(),
+        [_, unknown] if rank.waits_for.is_empty() => format!("perhaps {unknown}"),
+        [ranks, _] if rank.may_wait_for.is_empty() => ranks,
+        [ranks, unknown] => format!("{ranks}, perhaps {unknown}"),
+    }
 }
 
 /// Formats a place: `all_reduce 4 of default_pg`.

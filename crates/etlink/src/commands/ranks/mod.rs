@@ -24,10 +24,10 @@ use etlink_link::ranks::{
     rank_list, step_began_later, transfer_totals,
 };
 use etlink_model::{GlobalRank, Setting};
+use etlink_run::RunError;
 use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
-use etlink_run::{Progress, RunError};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waits::RankUtilization;
@@ -97,34 +97,6 @@ struct RankDetails {
     is_cut: bool,
 }
 
-/// Source, options, and output form of a comparison.
-struct RanksConfig {
-    source: RunSource,
-    options: RunOptions,
-    form: ReportForm,
-    /// Maximum number of rows per table in text; 0 for all.
-    rows: usize,
-    table: Option<RanksTable>,
-}
-
-impl RanksConfig {
-    fn from_args(args: RanksArgs, progress: &Progress) -> Result<RanksConfig> {
-        Ok(RanksConfig {
-            options: RunOptions {
-                no_align: args.no_align,
-                steps_by: args.steps.steps_by,
-                progress: progress.clone(),
-                prepare: args.prepare.shard,
-                ..args.reading.run_options(Some(&args.choice))?
-            },
-            source: RunSource::Folder(args.dir),
-            form: args.print.report_form(),
-            rows: args.rows.rows,
-            table: args.table,
-        })
-    }
-}
-
 /// Collectives and messages of one kind between the same ranks with missing sides.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -144,29 +116,33 @@ impl JsonReport for RunReports<RanksReport> {
 }
 
 pub fn run(args: RanksArgs) -> Result<Outcome> {
-    let progress = crate::progress::progress_bar();
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
-    let config = RanksConfig::from_args(args, &progress)?;
-    let is_strict = config.options.strict;
-    let options = config.options.clone();
-    let compared = match compare_runs(config.source, config.options) {
+    let options = RunOptions {
+        no_align: args.no_align,
+        steps_by: args.steps.steps_by,
+        prepare: args.prepare.shard,
+        progress: crate::progress::progress_bar(),
+        ..args.reading.run_options(Some(&args.choice))?
+    };
+    let (form, rows) = (args.print.report_form(), args.rows.rows);
+    let compared = match compare_runs(RunSource::Folder(args.dir), options.clone()) {
         Ok(compared) => compared,
         // dumps and logs are small: nothing of them is prepared
         Err(error) if options.prepare.is_some() || workbook.is_some() => return Err(error),
         Err(error) => match error.downcast_ref() {
             Some(RunError::OnlyFlightDumps { folder }) => {
-                return hang::run(folder, &options, config.form, config.rows);
+                return hang::run(folder, &options, form, rows);
             }
             Some(RunError::OnlyInspectorLogs { folder }) => {
-                return communicators::run(folder, &options, config.form, config.rows);
+                return communicators::run(folder, &options, form, rows);
             }
             _ => return Err(error),
         },
     };
-    let is_refused = is_strict && compared.iter().any(RanksReport::is_unsure);
+    let is_refused = options.strict && compared.iter().any(RanksReport::is_unsure);
     let outcome = exit_outcome(&compared);
     // the document has the reasons
-    if outcome == Outcome::Nothing && config.form != ReportForm::Json {
+    if outcome == Outcome::Nothing && form != ReportForm::Json {
         let said = show::named_notes(&compared);
         let error = nothing_taken(compared);
         notes::print_beside(&said, &error);
@@ -177,21 +153,21 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         workbook.write(&report)?;
     }
     let compared = &report.runs;
-    match config.form {
+    match form {
         ReportForm::Json => print_json_report(&report)?,
         ReportForm::Csv => {
             // CSV has no place for notes
             show::print_notes(compared);
-            print_text(&match config.table {
+            print_text(&match args.table {
                 Some(RanksTable::Bandwidth) => show::bandwidth_csv(compared)?,
                 Some(RanksTable::Collectives) | None => show::skews_csv(compared)?,
             })?;
         }
         ReportForm::Text => {
             show::print_notes(compared);
-            let tables = compared.iter().map(|one| match config.table {
-                None => show::report_table(one, config.rows),
-                Some(table) => show::one_table(one, table, config.rows),
+            let tables = compared.iter().map(|one| match args.table {
+                None => show::report_table(one, rows),
+                Some(table) => show::one_table(one, table, rows),
             });
             print_report(&tables.collect::<String>())?;
         }

@@ -1,14 +1,16 @@
 //! The comparison as text and as CSV.
 
-use super::RanksReport;
+use super::{NotCompared, RanksReport};
 use crate::args::RanksTable;
 use crate::cut_traces::cut_line;
 use crate::notes;
-use crate::table::{Column, CsvTable, Grid, Limit, count, percent, percent_of, signed_time, time};
+use crate::table::{
+    Column, CsvTable, Grid, Limit, count, known, percent, percent_of, signed_time, time,
+};
 use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{
-    CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
+    ClockDrift, CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
     step_definition, transfer_totals, worst_rank,
 };
 use etlink_model::GlobalRank;
@@ -109,16 +111,13 @@ fn not_compared(one: &RanksReport) -> String {
     if one.not_compared.is_empty() {
         return String::new();
     }
-    let head = ["times", "kind", "between", "why"];
-    let mut table = Grid::new(0, Limit::NONE, head).last_texts(3);
-    for row in &one.not_compared {
-        table.add([
-            row.count.to_string(),
-            row.kind.to_owned(),
-            row.ranks.clone(),
-            row.message.clone(),
-        ]);
-    }
+    let columns: &[Column<&NotCompared>] = &[
+        ("times", |row| row.count.to_string()),
+        ("kind", |row| row.kind.to_owned()),
+        ("between", |row| row.ranks.clone()),
+        ("why", |row| row.message.clone()),
+    ];
+    let table = Grid::from_records(0, Limit::NONE, columns, one.not_compared.iter()).last_texts(3);
     format!("not compared\n{table}")
 }
 
@@ -204,8 +203,8 @@ fn by_step(one: &RanksReport) -> String {
             "(all)"
         });
         let is_step = step.step.is_some();
-        let [length, apart] = [step.length_ns, step.begin_spread_ns]
-            .map(|ns| if is_step { time(ns) } else { "-".into() });
+        let [length, apart] =
+            [step.length_ns, step.begin_spread_ns].map(|ns| known(is_step.then_some(ns), time));
         let all = (step.waited_ns, step.began_late_ns);
         let late = worst_rank(&step.stragglers, |rank| rank.caused_ns);
         table.add(straggler_cells(
@@ -247,12 +246,6 @@ fn straggler_cells(
     (waited_ns, began_late_ns): (i64, i64),
     late: Option<&StragglerStats>,
 ) -> [String; 8] {
-    let [rank, share] = late.map_or(["-".into(), "-".into()], |late| {
-        [
-            format!("rank {}", late.rank),
-            percent_of(late.caused_ns, waited_ns),
-        ]
-    });
     [
         name.to_owned(),
         length,
@@ -260,45 +253,40 @@ fn straggler_cells(
         collectives.to_string(),
         time(waited_ns),
         time(began_late_ns),
-        rank,
-        share,
+        known(late, |late| format!("rank {}", late.rank)),
+        known(late, |late| percent_of(late.caused_ns, waited_ns)),
     ]
 }
 
+/// A rank, and the shares of its time in which its devices work and wait, if known.
+type RankWithShares<'a> = (&'a StragglerStats, Option<&'a (f64, f64)>);
+
 fn by_rank(one: &RanksReport) -> String {
-    let known = one.utilization.iter();
-    let known = known.filter_map(|own| Some((own.rank, (own.working_share?, own.waiting_share?))));
-    let shares: BTreeMap<GlobalRank, (f64, f64)> = known.collect();
-    let mut head = vec![
-        "rank",
-        "collectives",
-        "comes last",
-        "waits",
-        "others wait",
-        "began later",
-        "hands on",
+    let shares = one.utilization.iter();
+    let shares =
+        shares.filter_map(|own| Some((own.rank, (own.working_share?, own.waiting_share?))));
+    let shares: BTreeMap<GlobalRank, (f64, f64)> = shares.collect();
+    let columns: &[Column<RankWithShares<'_>>] = &[
+        ("rank", |(rank, _)| rank.rank.to_string()),
+        ("collectives", |(rank, _)| rank.collectives.to_string()),
+        ("comes last", |(rank, _)| rank.last.to_string()),
+        ("waits", |(rank, _)| time(rank.waited_ns)),
+        ("others wait", |(rank, _)| time(rank.caused_ns)),
+        ("began later", |(rank, _)| time(rank.began_late_ns)),
+        ("hands on", |(rank, _)| time(rank.handed_on_ns)),
+        ("device works", |(_, own)| {
+            known(*own, |own| percent(own.0, 1))
+        }),
+        ("device waits", |(_, own)| {
+            known(*own, |own| percent(own.1, 1))
+        }),
     ];
     // a run without devices has no utilization
-    if !shares.is_empty() {
-        head.extend(["device works", "device waits"]);
-    }
-    let mut table = Grid::new(2, Limit::NONE, head)
+    let columns = &columns[..columns.len() - if shares.is_empty() { 2 } else { 0 }];
+    let ranks = one.ranks.iter().map(|rank| (rank, shares.get(&rank.rank)));
+    let table = Grid::from_records(2, Limit::NONE, columns, ranks)
         .expendable(["collectives", "hands on"])
         .decisive(["waits", "others wait"]);
-    for rank in &one.ranks {
-        let own = shares.get(&rank.rank);
-        table.add([
-            rank.rank.to_string(),
-            rank.collectives.to_string(),
-            rank.last.to_string(),
-            time(rank.waited_ns),
-            time(rank.caused_ns),
-            time(rank.began_late_ns),
-            time(rank.handed_on_ns),
-            percent_or_none(own.map(|(works, _)| works)),
-            percent_or_none(own.map(|(_, waits)| waits)),
-        ]);
-    }
     let busy = if shares.is_empty() {
         ""
     } else {
@@ -311,59 +299,47 @@ fn by_rank(one: &RanksReport) -> String {
     )
 }
 
-fn percent_or_none(share: Option<&f64>) -> String {
-    share.map_or("-".into(), |share| percent(*share, 1))
-}
-
 /// Formats the ranks' clocks; empty if nothing is known about them.
 fn clocks_table(one: &RanksReport) -> String {
     // an unsupported offset of 0 would look as if it had been measured
     let is_known = |clock: &&RankClock| clock.support > 0 || clock.by_machine;
-    let known: Vec<&RankClock> = one.clocks.iter().skip(1).filter(is_known).collect();
-    let (Some(first), false) = (one.clocks.first(), known.is_empty()) else {
+    let compared: Vec<&RankClock> = one.clocks.iter().skip(1).filter(is_known).collect();
+    let (Some(first), false) = (one.clocks.first(), compared.is_empty()) else {
         return String::new();
     };
-    if known.len() + 1 == one.clocks.len() && known.iter().all(|clock| clock.by_machine) {
-        return if known.iter().all(|clock| clock.support > 0) {
+    if compared.len() + 1 == one.clocks.len() && compared.iter().all(|clock| clock.by_machine) {
+        return if compared.iter().all(|clock| clock.support > 0) {
             "all ranks run on one machine and share its clock\n".to_owned()
         } else {
             "all ranks name one machine; nothing verifies that they share its clock\n".to_owned()
         };
     }
-    let mut table = Grid::new(
-        2,
-        Limit::NONE,
-        [
-            "rank",
-            "offset",
-            "within",
-            "drift",
-            "drift within",
-            "known by",
-        ],
-    )
-    .last_texts(1)
-    .expendable(["drift within"]);
-    for clock in known {
-        let [drift, drift_within] = drift_cells(clock);
-        let within = if !clock.contradicted {
-            clock.uncertainty_ns
-        } else {
-            None
-        };
-        table.add([
-            clock.rank.to_string(),
-            signed_time(clock.offset_ns),
-            within.map_or("-".into(), time),
-            drift,
-            drift_within,
+    let columns: &[Column<&RankClock>] = &[
+        ("rank", |clock| clock.rank.to_string()),
+        ("offset", |clock| signed_time(clock.offset_ns)),
+        ("within", |clock| {
+            known(clock.uncertainty_ns.filter(|_| !clock.contradicted), time)
+        }),
+        ("drift", |clock| match clock.drift {
+            None => "-".into(),
+            Some(drift) if drift.applied => format!("{:+.3} ppm", ppm(drift.ppb)),
+            Some(drift) => format!("({:+.3} ppm)", ppm(drift.ppb)),
+        }),
+        ("drift within", |clock| {
+            let within = |drift: ClockDrift| format!("{:.3} ppm", ppm(drift.uncertainty_ppb));
+            known(clock.drift, within)
+        }),
+        ("known by", |clock| {
             if clock.by_machine {
                 "its machine".into()
             } else {
                 count(clock.support, "collective")
-            },
-        ]);
-    }
+            }
+        }),
+    ];
+    let table = Grid::from_records(2, Limit::NONE, columns, compared.into_iter())
+        .last_texts(1)
+        .expendable(["drift within"]);
     format!(
         "clocks (offset: added to a rank's times to match the clock of rank {})\n{table}",
         first.rank
@@ -375,31 +351,17 @@ fn ppm(ppb: i64) -> f64 {
     ppb as f64 / 1e3
 }
 
-/// Formats a drift and its uncertainty; in brackets if not applied.
-fn drift_cells(clock: &RankClock) -> [String; 2] {
-    let Some(drift) = clock.drift else {
-        return ["-".into(), "-".into()];
-    };
-    let said = format!("{:+.3} ppm", ppm(drift.ppb));
-    [
-        if drift.applied {
-            said
-        } else {
-            format!("({said})")
-        },
-        format!("{:.3} ppm", ppm(drift.uncertainty_ppb)),
-    ]
-}
-
 fn by_kind(one: &RanksReport) -> String {
     let totals = transfer_totals(&one.collectives, false, one.link_gb_per_s);
     let columns: &[Column<&TransferTotals>] = &[
         ("kind", |of| of.kind.clone()),
         ("between", |of| of.ranks.clone()),
         ("times", |of| of.count.to_string()),
-        ("bytes", |of| bytes_text(of.total_bytes)),
-        ("mean skew", |of| time_text(of.mean_skew_ns)),
-        ("mean transfer", |of| time_text(mean_transfer(of))),
+        ("bytes", |of| {
+            known(of.total_bytes, |bytes| bytes.to_string())
+        }),
+        ("mean skew", |of| known(of.mean_skew_ns, time)),
+        ("mean transfer", |of| known(mean_transfer(of), time)),
         ("algbw GB/s", |of| rate_text(of.algorithm_gb_per_s)),
         ("busbw GB/s", |of| rate_text(of.bus_gb_per_s)),
     ];
@@ -429,24 +391,22 @@ fn bandwidth_table(one: &RanksReport, top: usize) -> String {
         ("kind", |of| of.kind.clone()),
         ("between", |of| of.ranks.clone()),
         ("ranks", |of| of.members.to_string()),
-        ("machines", |of| {
-            of.machines.map_or("-".into(), |n| n.to_string())
-        }),
+        ("machines", |of| known(of.machines, |n| n.to_string())),
         ("type", |of| of.dtype.clone().unwrap_or_else(|| "-".into())),
-        ("bytes", |of| bytes_text(of.bytes)),
+        ("bytes", |of| known(of.bytes, |bytes| bytes.to_string())),
         ("times", |of| of.count.to_string()),
-        ("transfer", |of| time_text(of.median_transfer_ns)),
-        ("min", |of| time_text(of.min_transfer_ns)),
-        ("max", |of| time_text(of.max_transfer_ns)),
+        ("transfer", |of| known(of.median_transfer_ns, time)),
+        ("min", |of| known(of.min_transfer_ns, time)),
+        ("max", |of| known(of.max_transfer_ns, time)),
         ("sum", |of| {
-            time_text((of.timed > 0).then_some(of.transfer_ns))
+            known((of.timed > 0).then_some(of.transfer_ns), time)
         }),
-        ("skew", |of| time_text(of.median_skew_ns)),
-        ("max skew", |of| time_text(of.max_skew_ns)),
+        ("skew", |of| known(of.median_skew_ns, time)),
+        ("max skew", |of| known(of.max_skew_ns, time)),
         ("algbw GB/s", |of| rate_text(of.algorithm_gb_per_s)),
         ("busbw GB/s", |of| rate_text(of.bus_gb_per_s)),
         ("of links", |of| {
-            of.link_share.map_or("-".into(), |share| percent(share, 1))
+            known(of.link_share, |share| percent(share, 1))
         }),
         ("join", |of| {
             if of.inferred { "inferred" } else { "records" }.into()
@@ -531,47 +491,29 @@ fn mean_transfer(of: &TransferTotals) -> Option<i64> {
     (of.timed > 0).then(|| of.transfer_ns / of.timed as i64)
 }
 
-/// Formats a time, if known.
-fn time_text(ns: Option<i64>) -> String {
-    ns.map_or("-".to_owned(), time)
-}
-
 /// Formats a bandwidth, if known.
-fn rate_text(rate: Option<f64>) -> String {
-    rate.map_or("-".to_owned(), |rate| format!("{rate:.2}"))
+pub(super) fn rate_text(rate: Option<f64>) -> String {
+    known(rate, |rate| format!("{rate:.2}"))
 }
 
 fn largest_skews(one: &RanksReport, top: usize) -> String {
     let mut order: Vec<&CollectiveSkew> = one.collectives.iter().collect();
     // a stable sort: on a tie, the earlier collective comes first
     order.sort_by_key(|skew| Reverse(skew.skew_ns));
-    let mut table = Grid::new(
-        2,
-        Limit::rows(top),
-        [
-            "kind", "between", "number", "bytes", "skew", "last", "late by", "transfer",
-        ],
-    )
-    .expendable(["number", "bytes"])
-    .decisive(["skew"]);
-    for skew in order {
-        table.add([
-            skew.kind.clone(),
-            skew.ranks.clone(),
-            skew.number.to_string(),
-            bytes_text(skew.bytes),
-            time(skew.skew_ns),
-            format!("rank {}", skew.last),
-            late_by(skew),
-            skew.transfer_ns.map_or("-".into(), time),
-        ]);
-    }
+    let columns: &[Column<&CollectiveSkew>] = &[
+        ("kind", |skew| skew.kind.clone()),
+        ("between", |skew| skew.ranks.clone()),
+        ("number", |skew| skew.number.to_string()),
+        ("bytes", |skew| known(skew.bytes, |bytes| bytes.to_string())),
+        ("skew", |skew| time(skew.skew_ns)),
+        ("last", |skew| format!("rank {}", skew.last)),
+        ("late by", |skew| late_by(skew)),
+        ("transfer", |skew| known(skew.transfer_ns, time)),
+    ];
+    let table = Grid::from_records(2, Limit::rows(top), columns, order.into_iter())
+        .expendable(["number", "bytes"])
+        .decisive(["skew"]);
     format!("largest skew (late by: main cause of the last rank's delay)\n{table}")
-}
-
-/// Formats a size, if known.
-fn bytes_text(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), |bytes| bytes.to_string())
 }
 
 /// Names the main cause of the others' waiting.

@@ -1,9 +1,10 @@
 //! Configuration of a replay.
 
+use super::questions::AskedQuestion;
 use crate::args::ReplayArgs;
 use crate::learned_times::read_learned;
 use anyhow::{Result, bail};
-use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
+use etlink_findings::WhatIfQuestion;
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
@@ -11,13 +12,6 @@ use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Overhead, Progress, RunOptions, RunSource, is_folder};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Time and memory that a question predicts.
-#[derive(Clone, Default)]
-pub(super) struct Predicted {
-    pub(super) times: Vec<PredictedTime>,
-    pub(super) memory: Option<PredictedMemory>,
-}
 
 /// Source, options, and changes of a replay.
 #[derive(Clone)]
@@ -28,8 +22,8 @@ pub(super) struct ReplayConfig {
     pub(super) settings: ReplaySettings,
     /// Named questions.
     pub(super) questions: Vec<WhatIfQuestion>,
-    /// Time and memory that each question predicts, once it is answered.
-    pub(super) predicted: Vec<Predicted>,
+    /// The questions with what they predict, once they are answered.
+    pub(super) asked: Vec<AskedQuestion>,
     /// Name of the node whose start is explained.
     pub(super) explain: Option<String>,
     pub(super) critical_path: bool,
@@ -78,7 +72,7 @@ impl ReplayConfig {
                 ..ReplaySettings::default()
             },
             questions: with_learned(args.what_if.what_if, args.what_if.learned.as_deref())?,
-            predicted: vec![],
+            asked: vec![],
             explain: args.explain,
             critical_path: args.critical_path,
             target,

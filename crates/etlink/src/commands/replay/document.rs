@@ -90,7 +90,7 @@ fn replay_config(run: &RunQuery, query: &ReplayQuery) -> Result<ReplayConfig> {
             ..ReplaySettings::default()
         },
         questions,
-        predicted: vec![],
+        asked: vec![],
         explain: None,
         critical_path: query.critical_path,
         target: None,

@@ -32,7 +32,7 @@ use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use questions::AskedQuestion;
-use rules::UnusedRules;
+use rules::{refuse_unused, unused_rules};
 use serde::Serialize;
 use steps::{MeanStep, RankStep, RankSteps, RunOfSteps};
 
@@ -226,8 +226,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let graph = etlink_replay::graph_from_trace(trace).with_context(|| input.clone())?;
             let config = config.resolve_names(&graph, trace, &input)?;
             let (config, answer_notes) = config.ask_trace(trace, &graph, &input)?;
-            let unused = UnusedRules::find(&config, &graph, trace);
-            UnusedRules::refuse_idle(&[unused], &input)?;
+            refuse_unused(&[unused_rules(&config, &graph, trace)], &input)?;
             let mut notes = trace_notes(&trace.report);
             notes.extend(answer_notes);
             let rank = RankSteps {
@@ -257,8 +256,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             config.refuse_questions(&input)?;
             let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
             let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
-            let unused = UnusedRules::find(&config, &graph, &NodeNames(file));
-            UnusedRules::refuse_idle(&[unused], &input)?;
+            refuse_unused(&[unused_rules(&config, &graph, &NodeNames(file))], &input)?;
             let steps = RunOfSteps {
                 ranks: vec![],
                 clocks: &[],
@@ -421,7 +419,7 @@ fn what_if(
     WhatIfReport {
         scale: settings.scales.iter().map(ToString::to_string).collect(),
         drop_edges: settings.drop_edges.clone(),
-        questions: AskedQuestion::from_config(config),
+        questions: config.asked.clone(),
         range: etlink_replay::answer_range(graph, labels, settings, (plain, run), &|run| {
             of_steps.mean(plain, run)
         }),

@@ -1,11 +1,10 @@
 //! Named questions about a trace, or about all ranks of a run.
 
 use super::ReplayConfig;
-use super::config::Predicted;
 use anyhow::{Result, bail};
 use etlink_findings::{
-    PredictedMemory, PredictedTime, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph,
-    straggler_edits,
+    GraphAnswer, PredictedMemory, PredictedTime, QuestionError, RankAnswer, WhatIfQuestion,
+    answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
 use etlink_model::{Failure, NodeIdx, Setting};
@@ -13,54 +12,17 @@ use etlink_replay::{LabelSource, ReplayGraph};
 use serde::Serialize;
 
 /// A question and the caveat of its answer.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct AskedQuestion {
-    question: String,
-    caveat: &'static str,
+    pub(super) question: String,
+    pub(super) caveat: &'static str,
     /// Time of work before and after, by what the prediction rests on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    predicted: Vec<PredictedTime>,
+    pub(super) predicted: Vec<PredictedTime>,
     /// Peak memory of the device that needs most, if allocations are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<PredictedMemory>,
-}
-
-impl AskedQuestion {
-    pub(super) fn from_config(config: &ReplayConfig) -> Vec<AskedQuestion> {
-        let questions = config.questions.iter().enumerate();
-        let asked = questions.map(|(at, question)| {
-            let predicted = config.predicted.get(at).cloned().unwrap_or_default();
-            AskedQuestion {
-                question: question.to_string(),
-                caveat: question.caveat(),
-                predicted: predicted.times,
-                memory: predicted.memory,
-            }
-        });
-        asked.collect()
-    }
-
-    pub(super) fn question(&self) -> &str {
-        &self.question
-    }
-
-    /// True if the answer has predicted durations, with an error of their own.
-    pub(super) fn is_predicted(&self) -> bool {
-        !self.predicted.is_empty()
-    }
-
-    pub(super) fn predicted(&self) -> &[PredictedTime] {
-        &self.predicted
-    }
-
-    pub(super) fn memory(&self) -> Option<&PredictedMemory> {
-        self.memory.as_ref()
-    }
-
-    pub(super) fn caveat(&self) -> &'static str {
-        self.caveat
-    }
+    pub(super) memory: Option<PredictedMemory>,
 }
 
 /// Answers from a rank's trace, per question; empty for a question about several ranks.
@@ -88,22 +50,34 @@ impl ReplayConfig {
         input: &str,
     ) -> Result<(ReplayConfig, Vec<String>)> {
         let mut notes = vec![];
-        for question in &self.questions {
+        for question in self.questions.clone() {
             let answer = question.rank_answer(trace);
-            let answer = answer.map_err(|why| no_answer(input, question, &why))?;
+            let answer = answer.map_err(|why| no_answer(input, &question, &why))?;
             let answer = answer_for_graph(graph, &[(NodeIdx(0), &answer)]);
-            self.settings.edits.extend(&answer.edits);
-            self.predicted.push(Predicted {
-                times: answer.predicted,
-                memory: answer.memory,
-            });
-            let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
-            notes.extend(question_notes(
-                question,
-                answer.notes.into_iter().chain(doubt),
-            ));
+            notes.extend(self.apply(&question, graph, answer));
         }
         Ok((self, notes))
+    }
+
+    /// Applies the changes of an answer. Returns notes on it.
+    fn apply(
+        &mut self,
+        question: &WhatIfQuestion,
+        graph: &ReplayGraph,
+        answer: GraphAnswer,
+    ) -> Vec<String> {
+        self.settings.edits.extend(&answer.edits);
+        self.asked.push(AskedQuestion {
+            question: question.to_string(),
+            caveat: question.caveat(),
+            predicted: answer.predicted,
+            memory: answer.memory,
+        });
+        let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
+        let notes = answer.notes.into_iter().chain(doubt);
+        notes
+            .map(|note| format!("{} {question}: {note}", Setting::WhatIf))
+            .collect()
     }
 
     /// Rejects questions about a written graph, which has no calls, groups, or devices.
@@ -129,12 +103,17 @@ impl ReplayConfig {
         input: &str,
     ) -> Result<(ReplayConfig, Vec<String>)> {
         let mut notes = vec![];
-        for (at, question) in self.questions.iter().enumerate() {
+        for (at, question) in self.questions.clone().iter().enumerate() {
             if let WhatIfQuestion::Straggler(rank) = question {
                 let edits = straggler_edits(graph, labels, *rank);
                 let edits = edits.map_err(|why| no_answer(input, question, &why))?;
                 self.settings.edits.extend(&edits);
-                self.predicted.push(Predicted::default());
+                self.asked.push(AskedQuestion {
+                    question: question.to_string(),
+                    caveat: question.caveat(),
+                    predicted: vec![],
+                    memory: None,
+                });
                 continue;
             }
             let (mut answered, mut failed) = (vec![], vec![]);
@@ -146,16 +125,7 @@ impl ReplayConfig {
                 }
             }
             let answer = answer_for_graph(graph, &answered);
-            self.settings.edits.extend(&answer.edits);
-            self.predicted.push(Predicted {
-                times: answer.predicted,
-                memory: answer.memory,
-            });
-            let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
-            notes.extend(question_notes(
-                question,
-                answer.notes.into_iter().chain(doubt),
-            ));
+            notes.extend(self.apply(question, graph, answer));
             // If at least one rank has an answer, the question may not apply to the others.
             match failed.first() {
                 // Ranks of different sizes would be no run.
@@ -173,12 +143,6 @@ impl ReplayConfig {
         }
         Ok((self, notes))
     }
-}
-
-fn question_notes(question: &WhatIfQuestion, notes: impl Iterator<Item = String>) -> Vec<String> {
-    notes
-        .map(|note| format!("{} {question}: {note}", Setting::WhatIf))
-        .collect()
 }
 
 fn no_answer(input: &str, question: &WhatIfQuestion, why: &QuestionError) -> anyhow::Error {

@@ -4,8 +4,9 @@ mod read;
 
 use super::all_ranks::{AllRanks, Collectives, Local, RankChange, RankReport};
 use super::questions::RankAnswers;
+use super::rules::{UnusedRules, refuse_unused, unused_rules};
 use super::steps::{RankSteps, RunOfSteps};
-use super::{ReplayConfig, Replayed, UnusedRules, replay_graph, table};
+use super::{ReplayConfig, Replayed, replay_graph, table};
 use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
 use crate::rank_columns::RankColumns;
@@ -77,7 +78,7 @@ pub(super) fn replay_folder(config: ReplayConfig, progress: &Progress) -> Result
         table::print_notes(&replayed);
         print_report(&replayed.iter().map(table::replay_text).collect::<String>())?;
     }
-    Ok(Outcome::done_if(!(bad)))
+    Ok(Outcome::done_if(!bad))
 }
 
 /// Replays the runs of a folder, each as one graph of all its ranks.
@@ -119,7 +120,7 @@ fn replay_read(
         unused.push(idle_rules);
     }
     // another run may have a name that this one lacks
-    UnusedRules::refuse_idle(&unused, &runs.source_name())?;
+    refuse_unused(&unused, &runs.source_name())?;
     Ok(replayed)
 }
 
@@ -312,8 +313,12 @@ fn replay_run(
     }
     let config = &config;
     notes.extend(unanswered);
-    let unused = UnusedRules::find(config, &together.graph, &labels);
-    notes.extend(unused.notes());
+    let unused = unused_rules(config, &together.graph, &labels);
+    notes.extend(
+        unused
+            .iter()
+            .map(|(option, message)| format!("{option}: {message}")),
+    );
     let mut of_steps = RunOfSteps {
         ranks: vec![],
         clocks: &join.clocks,

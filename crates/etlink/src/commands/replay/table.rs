@@ -1,7 +1,6 @@
 //! The replay as text.
 
 use super::all_ranks::AllRanks;
-use super::questions::AskedQuestion;
 use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
@@ -528,10 +527,7 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
         .drop_edges
         .iter()
         .map(|kind| format!("without {}", enum_name(kind)));
-    let questions = changes
-        .questions
-        .iter()
-        .map(|asked| asked.question().to_owned());
+    let questions = changes.questions.iter().map(|asked| asked.question.clone());
     let scales = changes.scale.iter().cloned();
     let asked: Vec<String> = questions.chain(scales).chain(without).collect();
     let change = share_text(changes.change_ns, changes.unchanged_ns);
@@ -549,7 +545,11 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
     let range_text = if least == most {
         "a prediction; uncertain waits do not change it".to_owned()
-    } else if changes.questions.iter().any(AskedQuestion::is_predicted) {
+    } else if changes
+        .questions
+        .iter()
+        .any(|asked| !asked.predicted.is_empty())
+    {
         format!(
             "a prediction; from {least} to {most}, depending on predicted durations and uncertain waits"
         )
@@ -577,9 +577,9 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
         rows.add("", "", text);
     }
     for asked in &changes.questions {
-        rows.add("", "", format!("{}: {}", asked.question(), asked.caveat()));
-        add_predicted(asked.predicted(), rows);
-        if let Some(memory) = asked.memory() {
+        rows.add("", "", format!("{}: {}", asked.question, asked.caveat));
+        add_predicted(&asked.predicted, rows);
+        if let Some(memory) = &asked.memory {
             add_memory(memory, rows);
         }
     }

@@ -9,9 +9,8 @@ use crate::table::{FactRows, fold_lines, percent, signed_time, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
-use etlink_link::LinkedTrace;
 use etlink_replay::{
-    LabelSource, ReplayGraph, Validation, ValidationVerdict, graph_from_trace, validate,
+    RankNames, ReplayGraph, Validation, ValidationVerdict, graph_from_trace, validate,
 };
 use etlink_run::membership::Excluded;
 use etlink_run::{RankContent, Run, RunOptions, RunSource};
@@ -36,12 +35,8 @@ impl JsonReport for Validated {
     const SCHEMA: &'static str = "etlink.validation";
 }
 
-/// A validated prediction, with notes about both runs.
-struct Predicted {
-    validation: Validation,
-    notes: [Vec<String>; 2],
-    excluded: Vec<Excluded>,
-}
+/// A validated prediction, notes about both runs, and traces excluded from either.
+type Predicted = (Validation, [Vec<String>; 2], Vec<Excluded>);
 
 pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) -> Result<Outcome> {
     let options = RunOptions {
@@ -49,12 +44,12 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
         ..args.reading.run_options(Some(&args.choice))?
     };
     let sources = [before, after].map(RunSource::from_path);
-    let predicted = match sources.each_ref().map(RunSource::is_one_rank) {
+    let (validation, notes, excluded) = match sources.each_ref().map(RunSource::is_one_rank) {
         [true, true] => validate_files([before, after], &options)?,
         [false, false] => validate_folders(sources, &options)?,
         _ => bail!("--validate takes two traces, or two folders with the traces of all ranks"),
     };
-    if predicted.validation.matched == 0 {
+    if validation.matched == 0 {
         // a figure would look like an answer
         bail!(
             "{} and {} have no node in common, so they come from different programs; pass two runs \
@@ -66,9 +61,9 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
     let validated = Validated {
         before: before.display().to_string(),
         after: after.display().to_string(),
-        notes: notes::name_sides(predicted.notes),
-        excluded: predicted.excluded,
-        validation: predicted.validation,
+        notes: notes::name_sides(notes),
+        excluded,
+        validation,
     };
     if args.print.json {
         print_text(&json_text(&validated)?)?;
@@ -93,80 +88,33 @@ fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Pre
     );
     let sides = [before, after];
     let notes = sides.each_ref().map(|run| run.notes.clone());
-    Ok(Predicted {
-        validation,
-        notes,
-        excluded: sides.into_iter().flat_map(|run| run.excluded).collect(),
-    })
+    let excluded = sides.into_iter().flat_map(|run| run.excluded);
+    Ok((validation, notes, excluded.collect()))
 }
 
 /// Validates two traces, two written graphs, or one of each.
 fn validate_files([before, after]: [&Path; 2], options: &RunOptions) -> Result<Predicted> {
-    let (before_content, after_content) = (
-        load_content(before, options)?,
-        load_content(after, options)?,
-    );
-    let of_file =
-        |content, path: &Path| FileGraph::new(content).with_context(|| path.display().to_string());
-    let before = of_file(&before_content, before)?;
-    let after = of_file(&after_content, after)?;
-    Ok(Predicted {
-        validation: validate(
-            (&before.graph, before.labels.source()),
-            (&after.graph, after.labels.source()),
-        ),
-        notes: [before.notes, after.notes],
-        excluded: vec![],
-    })
+    let (first, first_names, first_notes) = read_graph(before, options)?;
+    let (second, second_names, second_notes) = read_graph(after, options)?;
+    let validation = validate((&first, &first_names), (&second, &second_names));
+    Ok((validation, [first_notes, second_notes], vec![]))
 }
 
-fn load_content(path: &Path, options: &RunOptions) -> Result<RankContent> {
+/// Reads the graph of a file with the names of its nodes, and notes.
+fn read_graph(path: &Path, options: &RunOptions) -> Result<(ReplayGraph, RankNames, Vec<String>)> {
+    let name = path.display().to_string();
     let run = Run::open(RunSource::from_path(path), options.clone())?;
-    let content = run.only_rank()?.load()?.refuse_damage(options)?;
-    if let RankContent::Linked(linked) = &content {
-        notes::print_details(&path.display().to_string(), &linked.details());
-    }
-    Ok(content)
-}
-
-/// The graph of one file.
-struct FileGraph<'c> {
-    graph: ReplayGraph,
-    labels: FileLabels<'c>,
-    notes: Vec<String>,
-}
-
-/// Names of the nodes.
-enum FileLabels<'c> {
-    Trace(&'c LinkedTrace),
-    Written(NodeNames<'c>),
-}
-
-impl<'c> FileGraph<'c> {
-    fn new(content: &'c RankContent) -> Result<FileGraph<'c>> {
-        Ok(match content {
-            RankContent::Linked(linked) => FileGraph {
-                graph: graph_from_trace(&linked.trace)?,
-                labels: FileLabels::Trace(&linked.trace),
-                notes: trace_notes(&linked.report.report),
-            },
-            RankContent::Written(written) => {
-                let (graph, notes) = convert::replay_graph(&written.graph)?;
-                FileGraph {
-                    graph,
-                    labels: FileLabels::Written(NodeNames(&written.graph)),
-                    notes,
-                }
-            }
-        })
-    }
-}
-
-impl FileLabels<'_> {
-    fn source(&self) -> &dyn LabelSource {
-        match self {
-            FileLabels::Trace(trace) => *trace,
-            FileLabels::Written(names) => names,
+    match run.only_rank()?.load()?.refuse_damage(options)? {
+        RankContent::Linked(linked) => {
+            notes::print_details(&name, &linked.details());
+            let graph = graph_from_trace(&linked.trace).context(name)?;
+            let names = RankNames::from_labels(&linked.trace, graph.len());
+            Ok((graph, names, trace_notes(&linked.report.report)))
+        }
+        RankContent::Written(written) => {
+            let (graph, notes) = convert::replay_graph(&written.graph).context(name)?;
+            let names = RankNames::from_labels(&NodeNames(&written.graph), graph.len());
+            Ok((graph, names, notes))
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::envelope::{JsonReport, json_text};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::notes;
 use crate::run_query::RunQuery;
-use crate::table::count;
+use crate::table::{count, known};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analyze::{KernelRules, run_totals};
@@ -35,6 +35,7 @@ use etlink_run::simulated::SimulationFiles;
 use etlink_run::{Progress, Run};
 use ran::Ran;
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::path::Path;
 use steps::DrawnSteps;
 
@@ -359,17 +360,7 @@ fn finding_links(found: &RunFindings, only: Option<&str>) -> Vec<FindingLink> {
 }
 
 fn file_name(path: &Path) -> String {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    name.or_else(|| {
-        Some(
-            path.canonicalize()
-                .ok()?
-                .file_name()?
-                .to_string_lossy()
-                .into_owned(),
-        )
-    })
-    .unwrap_or_else(|| "-".to_owned())
+    let own = path.file_name().map(OsStr::to_owned);
+    let name = own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned()));
+    known(name, |name| name.to_string_lossy().into_owned())
 }

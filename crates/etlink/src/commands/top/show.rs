@@ -31,22 +31,25 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
         .rank
         .map_or(String::new(), |rank| format!(", rank {rank}"));
     let _ = writeln!(out, "{}{rank}", table.file);
-    let columns = Columns::from_table(top, full_names);
+    let columns = shown_columns(top, full_names);
+    let mut expendable: Vec<_> = columns.iter().filter(|column| column.1 > 0).collect();
+    expendable.sort_by_key(|column| column.1);
+    let heads = columns.iter().map(|column| &*column.0);
     // the last columns are the widest, and texts: figures before them stay visible
-    let texts = usize::from(columns.shapes) + usize::from(columns.stack);
-    let mut lines = Grid::new(1, Limit::rows(limit), columns.head_cells(top.device))
-        .last_texts(texts)
-        .expendable(columns.expendable_heads(top.device));
+    let mut lines = Grid::new(1, Limit::rows(limit), heads)
+        .text_columns(|head| head == SHAPES || head == STACK)
+        .expendable(expendable.into_iter().map(|column| &*column.0));
     for (at, row) in top.rows.iter().enumerate() {
         // format figures only for rows that are shown
         if !lines.has_room() {
             lines.add_hidden(top.rows.len() - at);
             break;
         }
-        lines.add(columns.row_cells(row, top));
+        lines.add(columns.iter().map(|(_, _, cell)| cell(row, top)));
         // further frames go below the first, one per line, as PyTorch prints them
         for frame in row.stack.iter().skip(1) {
-            lines.continue_with(columns.frame_cells(frame));
+            let before = std::iter::repeat_n(String::new(), columns.len() - 1);
+            lines.continue_with(before.chain([frame.clone()]));
         }
     }
     let _ = write!(out, "{lines}");
@@ -55,7 +58,7 @@ pub(super) fn push_table(out: &mut String, table: &OpTable, limit: usize, full_n
         "Self CPU time total: {}",
         format_time(top.self_host_ns as f64)
     );
-    if columns.device {
+    if top.has_device() {
         let _ = writeln!(
             out,
             "Self {} time total: {}",
@@ -107,155 +110,99 @@ fn is_wait_row(name: &str) -> bool {
     wait.contains(&name) || sync.iter().any(|sync| name.starts_with(sync))
 }
 
-/// Columns that have any content.
-struct Columns {
-    device: bool,
-    memory: [bool; 2],
-    shapes: bool,
-    stack: bool,
-    /// True to show full kernel names.
-    full_names: bool,
-}
+/// Head of the column of shapes, a text.
+const SHAPES: &str = "Input Shapes";
+/// Head of the last column, a text.
+const STACK: &str = "Source Location";
 
-impl Columns {
-    fn from_table(top: &KeyAverages, full_names: bool) -> Columns {
-        Columns {
-            full_names,
-            device: top.has_device(),
-            memory: top.has_memory(),
-            shapes: top.rows.iter().any(|row| row.shapes.is_some()),
-            stack: top.rows.iter().any(|row| !row.stack.is_empty()),
-        }
-    }
+/// Formats a row's cell; figures of the whole table are the base of shares.
+type TopCell = fn(&KeyAverage, &KeyAverages) -> String;
 
-    fn head_cells(&self, device: &str) -> Vec<String> {
-        let mut head: Vec<String> = [
-            "Name",
-            "Self CPU %",
-            "Self CPU",
-            "CPU total %",
-            "CPU total",
-            "CPU time avg",
-        ]
-        .map(String::from)
-        .to_vec();
-        if self.device {
-            head.extend([
-                format!("Self {device}"),
-                format!("Self {device} %"),
-                format!("{device} total"),
-                format!("{device} time avg"),
-            ]);
-        }
-        for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
-            if memory {
-                head.extend([format!("{side} Mem"), format!("Self {side} Mem")]);
-            }
-        }
-        head.push("# of Calls".into());
-        head.extend(
-            [
-                ("Input Shapes", self.shapes),
-                ("Source Location", self.stack),
-            ]
-            .into_iter()
-            .filter(|column| column.1)
-            .map(|column| column.0.into()),
-        );
-        head
-    }
+/// A column: its head, its place among those that a narrow output leaves out (0 if it stays), and
+/// its cells.
+type TopColumn = (String, u8, TopCell);
 
-    /// Returns the heads of columns that a narrow output leaves out: means, shares next to their
-    /// times, memory.
-    fn expendable_heads(&self, device: &str) -> Vec<String> {
-        let mut all = vec!["CPU total %".to_owned(), "CPU time avg".to_owned()];
-        if self.device {
-            all.push(format!("{device} time avg"));
-        }
-        all.push("Self CPU %".to_owned());
-        for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
-            if memory {
-                all.push(format!("Self {side} Mem"));
-            }
-        }
-        if self.device {
-            all.push(format!("Self {device} %"));
-        }
-        // the table is mainly about times: names and counts are worth more than memory
-        for (memory, side) in self.memory.into_iter().zip(["CPU", device]) {
-            if memory {
-                all.push(format!("{side} Mem"));
-            }
-        }
-        all
-    }
-
-    fn shown_name<'r>(&self, row: &'r KeyAverage) -> &'r str {
-        let short = if !self.full_names {
-            row.short_name.as_deref()
-        } else {
-            None
-        };
-        short.unwrap_or(&row.name)
-    }
-
-    fn row_cells(&self, row: &KeyAverage, top: &KeyAverages) -> Vec<String> {
-        let average = |ns: i64| ns as f64 / row.count.max(1) as f64;
-        // `_build_table`: "CPU total %, 0 for async events"
-        let total = if row.asynchronous {
-            "0".into()
-        } else {
-            format_time_share(row.host_ns, top.self_host_ns)
-        };
-        let mut cells = vec![
-            self.shown_name(row).to_owned(),
-            format_time_share(row.self_host_ns, top.self_host_ns),
-            format_time(row.self_host_ns as f64),
-            total,
+/// Returns the columns that have any content.
+// Means go first, then shares next to their times, then memory: the table is mainly about times.
+fn shown_columns(top: &KeyAverages, full_names: bool) -> Vec<TopColumn> {
+    let name: TopCell = if full_names {
+        |row, _| row.name.clone()
+    } else {
+        |row, _| row.short_name.as_deref().unwrap_or(&row.name).to_owned()
+    };
+    let mut all: Vec<TopColumn> = vec![
+        ("Name".into(), 0, name),
+        ("Self CPU %".into(), 4, |row, top| {
+            format_time_share(row.self_host_ns, top.self_host_ns)
+        }),
+        ("Self CPU".into(), 0, |row, _| {
+            format_time(row.self_host_ns as f64)
+        }),
+        ("CPU total %".into(), 1, |row, top| match row.asynchronous {
+            // `_build_table`: "CPU total %, 0 for async events"
+            true => "0".into(),
+            false => format_time_share(row.host_ns, top.self_host_ns),
+        }),
+        ("CPU total".into(), 0, |row, _| {
+            format_time(row.host_ns as f64)
+        }),
+        ("CPU time avg".into(), 2, |row, _| {
+            format_mean(row.host_ns, row.count)
+        }),
+    ];
+    let device = &top.device;
+    if top.has_device() {
+        let columns: [TopColumn; 4] = [
+            (format!("Self {device}"), 0, |row, _| {
+                format_time(row.self_device_ns as f64)
+            }),
+            (format!("Self {device} %"), 7, |row, top| {
+                format_time_share(row.self_device_ns, top.self_device_ns)
+            }),
+            (format!("{device} total"), 0, |row, _| {
+                format_time(row.device_ns as f64)
+            }),
+            (format!("{device} time avg"), 3, |row, _| {
+                format_mean(row.device_ns, row.count)
+            }),
         ];
-        cells.extend([
-            format_time(row.host_ns as f64),
-            format_time(average(row.host_ns)),
-        ]);
-        if self.device {
-            cells.extend([
-                format_time(row.self_device_ns as f64),
-                format_time_share(row.self_device_ns, top.self_device_ns),
-            ]);
-            cells.extend([
-                format_time(row.device_ns as f64),
-                format_time(average(row.device_ns)),
-            ]);
-        }
-        let sides = [
-            [row.host_bytes, row.self_host_bytes],
-            [row.device_bytes, row.self_device_bytes],
-        ];
-        cells.extend(
-            self.memory
-                .into_iter()
-                .zip(sides)
-                .filter(|(memory, _)| *memory)
-                .flat_map(|(_, bytes)| bytes.map(format_memory)),
-        );
-        cells.push(row.count.to_string());
-        if self.shapes {
-            cells.push(row.shapes.clone().unwrap_or_else(|| "[]".into()));
-        }
-        if self.stack {
-            cells.push(row.stack.first().cloned().unwrap_or_default());
-        }
-        cells
+        all.extend(columns);
     }
-
-    /// Returns the cells for a further frame of a stack.
-    fn frame_cells(&self, frame: &str) -> Vec<String> {
-        let mut cells = vec![String::new(); self.head_cells("").len()];
-        if let Some(last) = cells.last_mut() {
-            frame.clone_into(last);
-        }
-        cells
+    let memory: [[TopColumn; 2]; 2] = [
+        [
+            ("CPU Mem".into(), 8, |row, _| format_memory(row.host_bytes)),
+            ("Self CPU Mem".into(), 5, |row, _| {
+                format_memory(row.self_host_bytes)
+            }),
+        ],
+        [
+            (format!("{device} Mem"), 9, |row, _| {
+                format_memory(row.device_bytes)
+            }),
+            (format!("Self {device} Mem"), 6, |row, _| {
+                format_memory(row.self_device_bytes)
+            }),
+        ],
+    ];
+    for (of_side, _) in memory
+        .into_iter()
+        .zip(top.has_memory())
+        .filter(|side| side.1)
+    {
+        all.extend(of_side);
     }
+    all.push(("# of Calls".into(), 0, |row, _| row.count.to_string()));
+    if top.rows.iter().any(|row| row.shapes.is_some()) {
+        all.push((SHAPES.into(), 0, |row, _| {
+            row.shapes.clone().unwrap_or_else(|| "[]".into())
+        }));
+    }
+    if top.rows.iter().any(|row| !row.stack.is_empty()) {
+        all.push((STACK.into(), 0, |row, _| {
+            row.stack.first().cloned().unwrap_or_default()
+        }));
+    }
+    all
 }
 
 /// Formats a time like PyTorch's `_format_time`.
@@ -265,6 +212,10 @@ fn format_time(ns: f64) -> String {
         ns if ns >= 1e6 => format!("{:.3}ms", ns / 1e6),
         ns => format!("{:.3}us", ns / 1e3),
     }
+}
+
+fn format_mean(ns: i64, count: u64) -> String {
+    format_time(ns as f64 / count.max(1) as f64)
 }
 
 /// Formats a share like PyTorch's `_format_time_share`.

@@ -2,7 +2,7 @@
 
 use crate::args::{FoldedTime, TopArgs};
 use crate::op_tables::OpTable;
-use crate::table::{Grid, Limit, count, time};
+use crate::table::{Column, Grid, Limit, count, time};
 use etlink_analyze::top::{CallKind, CallNode, CallTree};
 use std::fmt::Write;
 
@@ -19,32 +19,28 @@ pub(super) fn push_tree(out: &mut String, table: &OpTable, tree: &CallTree, args
     let _ = writeln!(out, "{}{rank}", table.file);
     let totals = tree.totals();
     let shown: Vec<&CallNode> = visible_nodes(tree, args.depth, args.min_share / 100.0).collect();
-    let has_device = totals.1 > 0;
-    let mut head = vec!["host", "self"];
-    if has_device {
-        head.extend(["device", "self", "share"]);
-    }
-    head.extend(["times", "what"]);
-    // a limit on lines would hide all but the first branch
-    let mut grid = Grid::new(0, Limit::NONE, head)
-        .last_texts(1)
-        .expendable(["times"]);
-    for node in &shown {
-        let mut cells = vec![time(node.host_ns), time(node.self_host_ns)];
-        if has_device {
-            cells.extend([
-                time(node.device_ns),
-                time(node.self_device_ns),
-                format!("{:.1} %", 100.0 * node.device_ns as f64 / totals.1 as f64),
-            ]);
-        }
-        cells.push(match node.kind {
+    let mut columns: Vec<Column<(&CallNode, i64)>> = vec![
+        ("host", |(node, _)| time(node.host_ns)),
+        ("self", |(node, _)| time(node.self_host_ns)),
+        ("device", |(node, _)| time(node.device_ns)),
+        ("self", |(node, _)| time(node.self_device_ns)),
+        ("share", |(node, whole)| {
+            format!("{:.1} %", 100.0 * node.device_ns as f64 / *whole as f64)
+        }),
+        ("times", |(node, _)| match node.kind {
             CallKind::Thread | CallKind::Device => String::new(),
             _ => node.count.to_string(),
-        });
-        cells.push(indented_name(node));
-        grid.add(cells);
+        }),
+        ("what", |(node, _)| indented_name(node)),
+    ];
+    if totals.1 <= 0 {
+        columns.drain(2..5);
     }
+    let nodes = shown.iter().map(|node| (*node, totals.1));
+    // a limit on lines would hide all but the first branch
+    let grid = Grid::from_records(0, Limit::NONE, &columns, nodes)
+        .last_texts(1)
+        .expendable(["times"]);
     let _ = write!(out, "{grid}");
     let hidden = tree.nodes.len() - shown.len();
     if hidden > 0 {

@@ -2,7 +2,7 @@
 
 use super::super::results::AnalyzedRun;
 use crate::args::{OpOrder, OpsArgs};
-use crate::table::{self, Column, Grid, Limit, count, enum_name, mean_time, percent, time};
+use crate::table::{self, Column, Grid, Limit, count, enum_name, known, mean_time, percent, time};
 use etlink_analyze::{OpTotals, RankOps};
 use etlink_link::roofline::ArgumentValues;
 use std::fmt::Write;
@@ -58,52 +58,46 @@ fn op_table(ops: &RankOps, limit: Limit, args: &OpsArgs) -> Grid {
         OpOrder::Time => ["sum", "lost"],
         OpOrder::Lost => ["lost", "sum"],
     };
-    let columns: &[Column<(&OpTotals, bool)>] = &[
-        ("op", |(op, _)| match &*op.op {
+    let kernel: fn(&&OpTotals) -> String = if args.names.full_names {
+        |op| op.kernel.clone()
+    } else {
+        |op| op.short_kernel.clone()
+    };
+    let columns: &[Column<&OpTotals>] = &[
+        ("op", |op| match &*op.op {
             "" => "-".to_owned(),
             name => name.to_owned(),
         }),
-        ("arguments", |(op, _)| argument_text(op)),
-        ("calls", |(op, _)| op.count.to_string()),
-        ("sum", |(op, _)| time(op.sum_ns)),
-        ("share", |(op, _)| percent(op.share, 1)),
-        ("mean", |(op, _)| mean_time(op.mean_ns)),
-        ("median", |(op, _)| time(op.median_ns)),
-        ("min", |(op, _)| time(op.min_ns)),
-        ("max", |(op, _)| time(op.max_ns)),
-        ("stddev", |(op, _)| {
-            op.stddev_ns.map_or("-".into(), mean_time)
-        }),
-        ("GFLOP", |(op, _)| {
+        ("arguments", |op| argument_text(op)),
+        ("calls", |op| op.count.to_string()),
+        ("sum", |op| time(op.sum_ns)),
+        ("share", |op| percent(op.share, 1)),
+        ("mean", |op| mean_time(op.mean_ns)),
+        ("median", |op| time(op.median_ns)),
+        ("min", |op| time(op.min_ns)),
+        ("max", |op| time(op.max_ns)),
+        ("stddev", |op| known(op.stddev_ns, mean_time)),
+        ("GFLOP", |op| {
             figure(op.operations.map(|operations| operations as f64 / 1e9))
         }),
-        ("MB", |(op, _)| {
-            figure(op.bytes.map(|bytes| bytes as f64 / 1e6))
+        ("MB", |op| figure(op.bytes.map(|bytes| bytes as f64 / 1e6))),
+        ("FLOP/B", |op| figure(op.operations_per_byte)),
+        ("TFLOP/s", |op| figure(op.tflops)),
+        ("TB/s", |op| figure(op.tb_per_s)),
+        ("bound", |op| known(op.bound, enum_name)),
+        ("at roof", |op| known(op.roof_ns, mean_time)),
+        ("of roof", |op| {
+            known(op.roof_share, |share| percent(share, 0))
         }),
-        ("FLOP/B", |(op, _)| figure(op.operations_per_byte)),
-        ("TFLOP/s", |(op, _)| figure(op.tflops)),
-        ("TB/s", |(op, _)| figure(op.tb_per_s)),
-        ("bound", |(op, _)| op.bound.map_or("-".into(), enum_name)),
-        ("at roof", |(op, _)| {
-            op.roof_ns.map_or("-".into(), mean_time)
-        }),
-        ("of roof", |(op, _)| {
-            op.roof_share.map_or("-".into(), |share| percent(share, 0))
-        }),
-        ("lost", |(op, _)| op.lost_ns.map_or("-".into(), time)),
-        ("formula", |(op, _)| {
-            op.formula.map_or("-".into(), enum_name)
-        }),
-        ("kernel", |(op, full)| {
-            if *full { &op.kernel } else { &op.short_kernel }.clone()
-        }),
-        ("line", |(op, _)| op.line.clone().unwrap_or_default()),
+        ("lost", |op| known(op.lost_ns, time)),
+        ("formula", |op| known(op.formula, enum_name)),
+        ("kernel", kernel),
+        ("line", |op| op.line.clone().unwrap_or_default()),
     ];
     // an empty column at the right edge would only widen the table
     let has_lines = ops.ops.iter().any(|op| op.line.is_some());
     let columns = &columns[..columns.len() - usize::from(!has_lines)];
-    let records = ops.ops.iter().map(|op| (op, args.names.full_names));
-    let grid = Grid::from_records(2, limit, columns, records)
+    let grid = Grid::from_records(2, limit, columns, ops.ops.iter())
         .last_texts(1 + usize::from(has_lines))
         .text_columns(|head| {
             ["op", "arguments", "bound", "formula", "kernel", "line"].contains(&head)

@@ -1,6 +1,6 @@
 //! Idle time of devices: a sentence on the cause, host activity, and the longest gaps.
 
-use super::{Analyzed, Shown, ShownNames, of_ranks};
+use super::{Analyzed, Shown, ShownNames, of_ranks, ranked_grid};
 use crate::table::{Column, Grid, Limit, percent, percent_of, time};
 use etlink_analyze::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
@@ -91,21 +91,18 @@ fn cause_name(cause: GapCause) -> &'static str {
 }
 
 pub(super) fn host_idle_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &HostIdle)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, host)| host.device.to_string()),
-        ("gaps", |(_, host)| host.gaps.to_string()),
-        ("idle", |(_, host)| time(host.idle_ns)),
-        ("share", |(_, host)| percent(host.share, 1)),
-        ("host", |(_, host)| {
-            host_name(host.host.as_deref()).to_owned()
-        }),
+    let columns: &[Column<&HostIdle>] = &[
+        ("device", |host| host.device.to_string()),
+        ("gaps", |host| host.gaps.to_string()),
+        ("idle", |host| time(host.idle_ns)),
+        ("share", |host| percent(host.share, 1)),
+        ("host", |host| host_name(host.host.as_deref()).to_owned()),
     ];
     (
         "idle time before late launches, by activity of the launching thread or of the thread that \
         gave it work (innermost op, annotation or runtime call)"
             .into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
+        ranked_grid(2, limit, columns, of_ranks(one, |rank| &rank.host_idle))
             .last_texts(1)
             .expendable(["gaps"])
             .decisive(["idle"]),

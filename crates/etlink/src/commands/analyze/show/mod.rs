@@ -8,7 +8,7 @@ mod times;
 
 use super::Analyzed;
 use crate::args::AnalyzeArgs;
-use crate::table::{self, Grid, Limit, count, percent, percent_of, scaled, time};
+use crate::table::{self, Column, Grid, Limit, count, known, percent, percent_of, scaled, time};
 use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
 use etlink_link::limits::LOST_PART;
 use etlink_link::ranks::{StragglerStats, worst_rank};
@@ -348,6 +348,22 @@ fn of_ranks<'a, T: 'a>(
     })
 }
 
+/// Makes a table of records with their ranks, which the first column names.
+fn ranked_grid<'a, T: 'a>(
+    texts: usize,
+    limit: Limit,
+    columns: &[Column<&'a T>],
+    records: impl Iterator<Item = (&'a str, &'a T)>,
+) -> Grid {
+    let heads = columns.iter().map(|(head, _)| *head);
+    let mut grid = Grid::new(texts, limit, std::iter::once("rank").chain(heads));
+    for (rank, record) in records {
+        let cells = columns.iter().map(|(_, cell)| cell(&record));
+        grid.add(std::iter::once(rank.to_owned()).chain(cells));
+    }
+    grid
+}
+
 /// Kernel names as tables show them.
 struct ShownNames<'a> {
     /// Short forms of the shortened names.
@@ -374,5 +390,5 @@ impl<'a> ShownNames<'a> {
 }
 
 fn bandwidth_text(gb_per_s: Option<f64>) -> String {
-    gb_per_s.map_or("-".into(), |rate| scaled(rate * 1e9, "B/s"))
+    known(gb_per_s, |rate| scaled(rate * 1e9, "B/s"))
 }

@@ -1,36 +1,33 @@
 //! Utilization of a device's peak rates.
 
 use super::rows::over_text;
-use super::{Analyzed, Shown, of_ranks};
-use crate::table::{Column, Grid, Limit, percent};
+use super::{Analyzed, Shown, of_ranks, ranked_grid};
+use crate::table::{Column, Limit, known, percent};
 use etlink_analyze::PeakUse;
 use etlink_analyze::peak_use::ENOUGH;
 
 pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     fn share_text(share: Option<f64>) -> String {
-        share.map_or("-".into(), |share| percent(share, 1))
+        known(share, |share| percent(share, 1))
     }
     fn peak_text(gb_per_s: Option<f64>) -> String {
-        gb_per_s.map_or("-".into(), |rate| format!("{rate} GB/s"))
+        known(gb_per_s, |rate| format!("{rate} GB/s"))
     }
-    let columns: &[Column<(&str, &PeakUse)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, device)| device.device.to_string()),
-        ("MFU over", |(_, device)| {
+    let columns: &[Column<&PeakUse>] = &[
+        ("device", |device| device.device.to_string()),
+        ("MFU over", |device| {
             over_text(device.window, device.steps, device.window_ns)
         }),
-        ("MFU", |(_, device)| share_text(device.mfu)),
-        ("of roofline", |(_, device)| share_text(device.roof_share)),
-        ("of peak bandwidth", |(_, device)| {
+        ("MFU", |device| share_text(device.mfu)),
+        ("of roofline", |device| share_text(device.roof_share)),
+        ("of peak bandwidth", |device| {
             share_text(device.bandwidth_share)
         }),
-        ("memory-bound", |(_, device)| {
-            share_text(device.memory_bound)
-        }),
-        ("peak bandwidth", |(_, device)| peak_text(device.gb_per_s)),
-        ("peak link", |(_, device)| peak_text(device.link_gb_per_s)),
-        ("known", |(_, device)| percent(device.covered, 1)),
-        ("name", |(_, device)| device.name.clone()),
+        ("memory-bound", |device| share_text(device.memory_bound)),
+        ("peak bandwidth", |device| peak_text(device.gb_per_s)),
+        ("peak link", |device| peak_text(device.link_gb_per_s)),
+        ("known", |device| percent(device.covered, 1)),
+        ("name", |device| device.name.clone()),
     ];
     let devices = || of_ranks(one, |rank| &rank.peaks);
     let mut sheets: Vec<&str> = devices().map(|(_, device)| &device.sheet[..]).collect();
@@ -54,7 +51,7 @@ pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     }
     (
         title + ")",
-        Grid::from_records(2, limit, columns, devices()).expendable([
+        ranked_grid(2, limit, columns, devices()).expendable([
             "peak bandwidth",
             "memory-bound",
             "MFU over",

@@ -1,7 +1,7 @@
 //! Tables of kernels, ops, copies, and other work.
 
-use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks};
-use crate::table::{Column, Grid, Limit, count, mb, mean_time, percent, scaled, time};
+use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks, ranked_grid};
+use crate::table::{Column, Grid, Limit, count, known, mb, mean_time, percent, scaled, time};
 use etlink_analyze::{
     CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelCounter, KernelSequence,
     KernelTotals, LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric,
@@ -25,14 +25,14 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
         ("rows", |(kernel, _)| kernel.durations.count.to_string()),
         ("sum", |(kernel, _)| time(kernel.durations.sum_ns)),
         ("share", |(kernel, _)| {
-            kernel.share.map_or("-".into(), |share| percent(share, 1))
+            known(kernel.share, |share| percent(share, 1))
         }),
         ("mean", |(kernel, _)| mean_time(kernel.durations.mean_ns())),
         ("min", |(kernel, _)| time(kernel.durations.min_ns)),
         ("max", |(kernel, _)| time(kernel.durations.max_ns)),
         ("stddev", |(kernel, _)| {
             // a kernel that ran once has no deviation
-            kernel.durations.stddev_ns().map_or("-".into(), mean_time)
+            known(kernel.durations.stddev_ns(), mean_time)
         }),
         ("op", |(kernel, _)| op_text(kernel)),
         ("name", |(_, name)| (*name).to_owned()),
@@ -50,19 +50,18 @@ pub(super) fn kernel_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn outside_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &OutsideWork)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, of)| of.device.to_string()),
-        ("rows", |(_, of)| of.rows.to_string()),
-        ("sum", |(_, of)| time(of.sum_ns)),
-        ("launched", |(_, of)| of.launched.phrase().to_owned()),
+    let columns: &[Column<&OutsideWork>] = &[
+        ("device", |of| of.device.to_string()),
+        ("rows", |of| of.rows.to_string()),
+        ("sum", |of| time(of.sum_ns)),
+        ("launched", |of| of.launched.phrase().to_owned()),
     ];
     let devices = of_ranks(one, |rank| &rank.outside);
     (
         "kernels and copies outside all steps (not part of device time, kernels and copies above \
         and below)"
             .into(),
-        Grid::from_records(2, limit, columns, devices).last_texts(1),
+        ranked_grid(2, limit, columns, devices).last_texts(1),
     )
 }
 
@@ -112,9 +111,7 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         }),
         ("times", |one| one.count.to_string()),
         ("without size", |one| one.without_size.to_string()),
-        ("bytes", |one| {
-            one.bytes.map_or("-".into(), |bytes| bytes.to_string())
-        }),
+        ("bytes", |one| known(one.bytes, |bytes| bytes.to_string())),
         ("sum", |one| time(one.sum_ns)),
         ("algorithm", |one| bandwidth_text(one.algorithm_gb_per_s)),
         ("bus", |one| bandwidth_text(one.bus_gb_per_s)),
@@ -206,16 +203,13 @@ fn launch_grid(launches: &[LaunchTotals], name: &'static str, limit: Limit) -> G
 }
 
 pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &QueueDepth)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, queue)| queue.device.to_string()),
-        ("stream", |(_, queue)| queue.stream.to_string()),
-        ("rows", |(_, queue)| queue.rows.to_string()),
-        ("mean depth", |(_, queue)| {
-            format!("{:.2}", queue.mean_length)
-        }),
-        ("max depth", |(_, queue)| queue.max_length.to_string()),
-        ("queue full", |(_, queue)| match queue.limit {
+    let columns: &[Column<&QueueDepth>] = &[
+        ("device", |queue| queue.device.to_string()),
+        ("stream", |queue| queue.stream.to_string()),
+        ("rows", |queue| queue.rows.to_string()),
+        ("mean depth", |queue| format!("{:.2}", queue.mean_length)),
+        ("max depth", |queue| queue.max_length.to_string()),
+        ("queue full", |queue| match queue.limit {
             Some(limit) => format!("{} at {limit}", time(queue.full_ns)),
             None => "-".to_owned(),
         }),
@@ -225,27 +219,26 @@ pub(super) fn queue_table(one: &Analyzed, limit: Limit) -> Shown {
         "queue depth per stream: rows launched and not yet started (queue full: time that launches \
         blocked, and at which depth)"
             .into(),
-        Grid::from_records(3, limit, columns, queues).expendable(["mean depth"]),
+        ranked_grid(3, limit, columns, queues).expendable(["mean depth"]),
     )
 }
 
 pub(super) fn coverage_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &SmCoverage)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, of)| of.device.to_string()),
-        ("SMs", |(_, of)| of.multiprocessors.to_string()),
-        ("kernels", |(_, of)| of.rows.to_string()),
-        ("of kernel time", |(_, of)| percent(of.time_share, 1)),
-        ("by time", |(_, of)| percent(of.by_time, 1)),
-        ("by kernel", |(_, of)| percent(of.by_row, 1)),
-        ("under 50 %", |(_, of)| percent(of.low_share, 1)),
-        ("over 70 %", |(_, of)| percent(of.high_share, 1)),
+    let columns: &[Column<&SmCoverage>] = &[
+        ("device", |of| of.device.to_string()),
+        ("SMs", |of| of.multiprocessors.to_string()),
+        ("kernels", |of| of.rows.to_string()),
+        ("of kernel time", |of| percent(of.time_share, 1)),
+        ("by time", |of| percent(of.by_time, 1)),
+        ("by kernel", |of| percent(of.by_row, 1)),
+        ("under 50 %", |of| percent(of.low_share, 1)),
+        ("over 70 %", |of| percent(of.high_share, 1)),
     ];
     let devices = of_ranks(one, |rank| &rank.coverage);
     (
         "SM coverage: share of SMs that a kernel's blocks can fill (only kernels with a grid)"
             .into(),
-        Grid::from_records(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
+        ranked_grid(2, limit, columns, devices).expendable(["by kernel", "SMs"]),
     )
 }
 
@@ -285,26 +278,23 @@ fn metric_text(value: f64) -> String {
 }
 
 pub(super) fn work_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &ComputeRate)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, of)| of.device.to_string()),
-        ("kernels", |(_, of)| of.rows.to_string()),
-        ("operations", |(_, of)| scaled(of.operations as f64, "FLOP")),
-        ("over", |(_, of)| {
-            over_text(of.window, of.steps, of.window_ns)
-        }),
-        ("rate", |(_, of)| scaled(of.tflops * 1e12, "FLOP/s")),
-        ("while running", |(_, of)| {
+    let columns: &[Column<&ComputeRate>] = &[
+        ("device", |of| of.device.to_string()),
+        ("kernels", |of| of.rows.to_string()),
+        ("operations", |of| scaled(of.operations as f64, "FLOP")),
+        ("over", |of| over_text(of.window, of.steps, of.window_ns)),
+        ("rate", |of| scaled(of.tflops * 1e12, "FLOP/s")),
+        ("while running", |of| {
             scaled(of.busy_tflops * 1e12, "FLOP/s")
         }),
-        ("kernel time", |(_, of)| time(of.sum_ns)),
+        ("kernel time", |of| time(of.sum_ns)),
     ];
     let devices = of_ranks(one, |rank| &rank.work);
     (
         "operations of matrix multiplications, convolutions and attention, from shapes or measured (rate: \
         over the steps or the recording)"
             .into(),
-        Grid::from_records(2, limit, columns, devices).expendable(["kernels", "kernel time"]),
+        ranked_grid(2, limit, columns, devices).expendable(["kernels", "kernel time"]),
     )
 }
 
@@ -341,9 +331,8 @@ pub(super) fn sequence_table(one: &Analyzed, limit: Limit) -> Shown {
 }
 
 pub(super) fn memory_table(one: &Analyzed, limit: Limit) -> Shown {
-    let columns: &[Column<(&str, &MemoryUse)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, of)| {
+    let columns: &[Column<&MemoryUse>] = &[
+        ("device", |of| {
             // the host's memory: Kineto gives it the device -1
             if of.device < 0 {
                 of.device_type.to_owned()
@@ -351,16 +340,16 @@ pub(super) fn memory_table(one: &Analyzed, limit: Limit) -> Shown {
                 format!("{} {}", of.device_type, of.device)
             }
         }),
-        ("allocations", |(_, of)| of.allocations.to_string()),
-        ("frees", |(_, of)| of.frees.to_string()),
-        ("before", |(_, of)| mb(of.start_bytes)),
-        ("after", |(_, of)| mb(of.end_bytes)),
-        ("peak", |(_, of)| mb(of.peak_bytes)),
-        ("reserved", |(_, of)| mb(of.peak_reserved_bytes)),
+        ("allocations", |of| of.allocations.to_string()),
+        ("frees", |of| of.frees.to_string()),
+        ("before", |of| mb(of.start_bytes)),
+        ("after", |of| mb(of.end_bytes)),
+        ("peak", |of| mb(of.peak_bytes)),
+        ("reserved", |of| mb(of.peak_reserved_bytes)),
     ];
     (
         "memory (before and after the recording)".into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.memory))
+        ranked_grid(2, limit, columns, of_ranks(one, |rank| &rank.memory))
             .expendable(["frees", "allocations"]),
     )
 }

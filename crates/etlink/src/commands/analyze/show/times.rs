@@ -1,8 +1,8 @@
 //! Tables of the use of time.
 
 use super::super::requests::RequestLatency;
-use super::{Analyzed, Shown, of_ranks};
-use crate::table::{Column, Grid, Limit, count, mean_time, percent, time};
+use super::{Analyzed, Shown, of_ranks, ranked_grid};
+use crate::table::{Column, Grid, Limit, count, known, mean_time, percent, time};
 use etlink_analyze::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
 };
@@ -16,24 +16,19 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
             whole => percent(part as f64 / whole as f64, 1),
         }
     }
-    let columns: &[Column<(&str, &Utilization)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, one)| number_or_all(one.device)),
-        ("of", |(_, one)| match one.window {
+    let columns: &[Column<&Utilization>] = &[
+        ("device", |one| number_or_all(one.device)),
+        ("of", |one| match one.window {
             UtilizationWindow::Steps => count(one.steps, "step"),
             UtilizationWindow::Process => "recording".to_owned(),
         }),
-        ("length", |(_, one)| time(one.whole_ns())),
-        ("busy", |(_, one)| of(one.busy_ns, one)),
-        ("computation", |(_, one)| of(one.computation_ns, one)),
-        ("communication", |(_, one)| {
-            of(one.exposed_communication_ns, one)
-        }),
-        ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
-        ("idle", |(_, one)| of(one.idle_ns, one)),
-        ("before the recording", |(_, one)| {
-            time(one.before_recording_ns)
-        }),
+        ("length", |one| time(one.whole_ns())),
+        ("busy", |one| of(one.busy_ns, one)),
+        ("computation", |one| of(one.computation_ns, one)),
+        ("communication", |one| of(one.exposed_communication_ns, one)),
+        ("memory", |one| of(one.exposed_memory_ns, one)),
+        ("idle", |one| of(one.idle_ns, one)),
+        ("before the recording", |one| time(one.before_recording_ns)),
     ];
     let devices =
         of_ranks(one, |rank| &rank.utilization).chain(of_all(one, &one.total.utilization));
@@ -43,7 +38,7 @@ pub(super) fn utilization_table(one: &Analyzed, _: Limit) -> Shown {
         "device utilization while the program runs (communication, memory: only time in which no \
         column to the left runs)"
             .into(),
-        Grid::from_records(3, Limit::NONE, columns, devices).expendable([
+        ranked_grid(3, Limit::NONE, columns, devices).expendable([
             "before the recording",
             "memory",
             "length",
@@ -56,22 +51,18 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
         // a device with a single row of zero duration has an empty window
         percent(part as f64 / time.whole_ns().max(1) as f64, 1)
     }
-    let columns: &[Column<(&str, &DeviceTime)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, one)| number_or_all(one.device)),
-        ("window", |(_, one)| time(one.whole_ns())),
-        ("computation", |(_, one)| of(one.computation_ns, one)),
-        ("communication", |(_, one)| {
-            of(one.exposed_communication_ns, one)
+    let columns: &[Column<&DeviceTime>] = &[
+        ("device", |one| number_or_all(one.device)),
+        ("window", |one| time(one.whole_ns())),
+        ("computation", |one| of(one.computation_ns, one)),
+        ("communication", |one| of(one.exposed_communication_ns, one)),
+        ("memory", |one| of(one.exposed_memory_ns, one)),
+        ("other", |one| of(one.exposed_other_ns, one)),
+        ("idle", |one| of(one.idle_ns, one)),
+        ("overlap", |one| {
+            known(one.overlap_share, |share| percent(share, 1))
         }),
-        ("memory", |(_, one)| of(one.exposed_memory_ns, one)),
-        ("other", |(_, one)| of(one.exposed_other_ns, one)),
-        ("idle", |(_, one)| of(one.idle_ns, one)),
-        ("overlap", |(_, one)| {
-            one.overlap_share
-                .map_or("-".into(), |share| percent(share, 1))
-        }),
-        ("outside", |(_, one)| match one.outside_ns {
+        ("outside", |one| match one.outside_ns {
             0 => "-".into(),
             ns => time(ns),
         }),
@@ -93,44 +84,33 @@ pub(super) fn breakdown_table(one: &Analyzed, _: Limit) -> Shown {
     let devices = of_ranks(one, |rank| &rank.breakdown).chain(of_all(one, &one.total.breakdown));
     (
         title + ")",
-        Grid::from_records(2, Limit::NONE, columns, devices).expendable(expendable.iter().copied()),
+        ranked_grid(2, Limit::NONE, columns, devices).expendable(expendable.iter().copied()),
     )
 }
 
 pub(super) fn step_table(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, step: &StepTime) -> String {
         // no share is known if some rows are missing
-        if step.rows > 0 && step.unknown_ns == 0 {
-            percent(part as f64 / step.device_window_ns.max(1) as f64, 1)
-        } else {
-            "-".into()
-        }
+        let is_known = step.rows > 0 && step.unknown_ns == 0;
+        let share = is_known.then(|| part as f64 / step.device_window_ns.max(1) as f64);
+        known(share, |share| percent(share, 1))
     }
-    let columns: &[Column<(&str, &StepTime)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("step", |(_, step)| step.name.clone()),
-        ("length", |(_, step)| time(step.length_ns)),
-        ("host", |(_, step)| time(step.duration_ns)),
-        ("device", |(_, step)| {
-            if step.rows > 0 {
-                time(step.device_window_ns)
-            } else {
-                "-".into()
-            }
+    let columns: &[Column<&StepTime>] = &[
+        ("step", |step| step.name.clone()),
+        ("length", |step| time(step.length_ns)),
+        ("host", |step| time(step.duration_ns)),
+        ("device", |step| {
+            known((step.rows > 0).then_some(step.device_window_ns), time)
         }),
-        ("computation", |(_, step)| {
-            of_device(step.computation_ns, step)
-        }),
-        ("communication", |(_, step)| {
+        ("computation", |step| of_device(step.computation_ns, step)),
+        ("communication", |step| {
             of_device(step.exposed_communication_ns, step)
         }),
-        ("memory", |(_, step)| {
-            of_device(step.exposed_memory_ns, step)
-        }),
-        ("idle", |(_, step)| of_device(step.idle_ns, step)),
-        ("rows", |(_, step)| step.rows.to_string()),
+        ("memory", |step| of_device(step.exposed_memory_ns, step)),
+        ("idle", |step| of_device(step.idle_ns, step)),
+        ("rows", |step| step.rows.to_string()),
     ];
-    let grid = Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.steps));
+    let grid = ranked_grid(2, limit, columns, of_ranks(one, |rank| &rank.steps));
     (step_title(one), grid.expendable(["rows", "memory", "host"]))
 }
 
@@ -170,47 +150,42 @@ pub(super) fn step_title(one: &Analyzed) -> String {
 
 pub(super) fn phase_table(one: &Analyzed, limit: Limit) -> Shown {
     fn of_device(part: i64, phase: &PhaseTotals) -> String {
-        if phase.device_window_ns > 0 {
-            percent(part as f64 / phase.device_window_ns as f64, 1)
-        } else {
-            "-".into()
+        match phase.device_window_ns {
+            ..=0 => "-".into(),
+            whole => percent(part as f64 / whole as f64, 1),
         }
     }
     fn mean_or_none(value: Option<f64>) -> String {
-        value.map_or("-".into(), |value| format!("{value:.1}"))
+        known(value, |value| format!("{value:.1}"))
     }
-    let columns: &[Column<(&str, &PhaseTotals)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("phase", |(_, phase)| phase.phase.clone()),
-        ("steps", |(_, phase)| phase.durations.count.to_string()),
-        ("batch", |(_, phase)| mean_or_none(phase.batch)),
-        ("tokens", |(_, phase)| {
-            phase.tokens.map_or("-".into(), |tokens| tokens.to_string())
+    let columns: &[Column<&PhaseTotals>] = &[
+        ("phase", |phase| phase.phase.clone()),
+        ("steps", |phase| phase.durations.count.to_string()),
+        ("batch", |phase| mean_or_none(phase.batch)),
+        ("tokens", |phase| {
+            known(phase.tokens, |tokens| tokens.to_string())
         }),
-        ("median", |(_, phase)| time(phase.median_ns)),
-        ("max", |(_, phase)| time(phase.durations.max_ns)),
-        ("sum", |(_, phase)| time(phase.durations.sum_ns)),
-        ("tokens/s", |(_, phase)| mean_or_none(phase.tokens_per_s)),
-        ("computation", |(_, phase)| {
+        ("median", |phase| time(phase.median_ns)),
+        ("max", |phase| time(phase.durations.max_ns)),
+        ("sum", |phase| time(phase.durations.sum_ns)),
+        ("tokens/s", |phase| mean_or_none(phase.tokens_per_s)),
+        ("computation", |phase| {
             of_device(phase.computation_ns, phase)
         }),
-        ("communication", |(_, phase)| {
+        ("communication", |phase| {
             of_device(phase.exposed_communication_ns, phase)
         }),
-        ("idle", |(_, phase)| of_device(phase.idle_ns, phase)),
+        ("idle", |phase| of_device(phase.idle_ns, phase)),
     ];
     (
         "steps by phase (batch: mean; tokens/s: between starts of steps; for the last step, over its \
         length)"
             .into(),
-        Grid::from_records(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
+        ranked_grid(2, limit, columns, of_ranks(one, |rank| &rank.phases)),
     )
 }
 
 pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
-    fn time_or_none(ns: Option<i64>) -> String {
-        ns.map_or("-".to_owned(), time)
-    }
     let columns: &[Column<&RequestLatency>] = &[
         ("latency", |of| {
             match of.latency {
@@ -223,14 +198,14 @@ pub(super) fn request_table(one: &Analyzed, limit: Limit) -> Shown {
             .to_owned()
         }),
         ("count", |of| of.requests.to_string()),
-        ("mean", |of| time_or_none(of.mean_ns)),
-        ("median", |of| time_or_none(of.median_ns)),
-        ("p99", |of| time_or_none(of.p99_ns)),
+        ("mean", |of| known(of.mean_ns, time)),
+        ("median", |of| known(of.median_ns, time)),
+        ("p99", |of| known(of.p99_ns, time)),
         ("steps", |of| match of.trace_phase {
             "" => "-".to_owned(),
             phase => format!("{} {phase}", of.trace_steps),
         }),
-        ("step mean", |of| time_or_none(of.trace_mean_ns)),
+        ("step mean", |of| known(of.trace_mean_ns, time)),
         ("file", |of| of.file.clone()),
     ];
     (
@@ -308,22 +283,21 @@ fn gap_grid<'a>(limit: Limit, all: impl Iterator<Item = (&'a str, &'a IdleCauses
     fn of(part: i64, idle: &IdleCauses) -> String {
         percent(part as f64 / idle.idle_ns.max(1) as f64, 1)
     }
-    let columns: &[Column<(&str, &IdleCauses)>] = &[
-        ("rank", |(rank, _)| (*rank).to_owned()),
-        ("device", |(_, idle)| number_or_all(idle.device)),
-        ("stream", |(_, idle)| number_or_all(idle.stream)),
-        ("busy", |(_, idle)| time(idle.busy_ns)),
-        ("gaps", |(_, idle)| idle.gaps.to_string()),
-        ("idle", |(_, idle)| time(idle.idle_ns)),
-        ("host late", |(_, idle)| of(idle.host_late_ns, idle)),
-        ("event wait", |(_, idle)| of(idle.event_wait_ns, idle)),
-        ("launch call", |(_, idle)| of(idle.launch_call_ns, idle)),
-        ("launch", |(_, idle)| of(idle.launch_ns, idle)),
-        ("between rows", |(_, idle)| of(idle.between_ns, idle)),
-        ("unexplained", |(_, idle)| of(idle.unexplained_ns, idle)),
-        ("longest", |(_, idle)| time(idle.longest_ns)),
+    let columns: &[Column<&IdleCauses>] = &[
+        ("device", |idle| number_or_all(idle.device)),
+        ("stream", |idle| number_or_all(idle.stream)),
+        ("busy", |idle| time(idle.busy_ns)),
+        ("gaps", |idle| idle.gaps.to_string()),
+        ("idle", |idle| time(idle.idle_ns)),
+        ("host late", |idle| of(idle.host_late_ns, idle)),
+        ("event wait", |idle| of(idle.event_wait_ns, idle)),
+        ("launch call", |idle| of(idle.launch_call_ns, idle)),
+        ("launch", |idle| of(idle.launch_ns, idle)),
+        ("between rows", |idle| of(idle.between_ns, idle)),
+        ("unexplained", |idle| of(idle.unexplained_ns, idle)),
+        ("longest", |idle| time(idle.longest_ns)),
     ];
-    Grid::from_records(3, limit, columns, all)
+    ranked_grid(3, limit, columns, all)
         .expendable([
             "unexplained",
             "between rows",
