@@ -76,6 +76,8 @@ struct Replays<'r> {
     compute_or_copy_ns: i64,
     /// Part of `whole_ns` in which no device computes on the rank that computes most, in ns.
     free_ns: i64,
+    /// True if a trace has device work, but no host call that waits for it.
+    lacks_waits: bool,
 }
 
 impl<'r> Replays<'r> {
@@ -100,6 +102,7 @@ impl<'r> Replays<'r> {
             idle_ns: whole_ns.saturating_sub(most(|window| window.busy_ns)),
             compute_or_copy_ns: most(|window| window.compute_or_copy_ns).min(whole_ns),
             free_ns: whole_ns.saturating_sub(most(|window| window.computation_ns)),
+            lacks_waits: windows().any(|window| window.lacks_waits),
             graph,
             parts,
             editable,
@@ -115,7 +118,12 @@ impl<'r> Replays<'r> {
     /// Returns the reduction of the window's length without a cause, in ns.
     fn gain_ns(&self, candidate: &CauseCandidate) -> i64 {
         let edited_ns = edited_length(&self.editable, candidate, self.parts);
-        let gain_ns = self.plain_ns.saturating_sub(edited_ns);
+        let mut gain_ns = self.plain_ns.saturating_sub(edited_ns);
+        if self.lacks_waits && candidate.kind == CauseKind::SmallKernels {
+            // A host that waits for nothing is always late: only launches for which a device waits
+            // count.
+            gain_ns = gain_ns.min(candidate.evidence.time_ns);
+        }
         self.most_gain(candidate.changes_device(self.graph), gain_ns)
     }
 
@@ -166,7 +174,7 @@ pub fn run_findings(
         if cannot_matter(&candidate, least_ns) {
             continue;
         }
-        let gain_ns = shown_gain(&candidate, replays.gain_ns(&candidate));
+        let gain_ns = replays.gain_ns(&candidate);
         let one = Replayed {
             nodes: CauseNodes::new(&candidate, graph, &replays.editable),
             candidate,
@@ -177,7 +185,9 @@ pub fn run_findings(
             replayed.push(one);
         } else if is_kernel
             && replays.share(gain_ns) >= LEAST_KERNEL_GAIN
-            && kernel.as_ref().is_none_or(|most| one.lasts_longer(most))
+            && kernel
+                .as_ref()
+                .is_none_or(|most| one.candidate.evidence.time_ns > most.candidate.evidence.time_ns)
         {
             kernel = Some(one);
         }
@@ -251,22 +261,6 @@ impl RunFindings {
     }
 }
 
-/// Limits a gain to what the trace shows. The question `graphs` merges all launches; more than the
-/// launches take for which the device waits is not theirs.
-fn shown_gain(candidate: &CauseCandidate, gain_ns: i64) -> i64 {
-    if candidate.kind == CauseKind::SmallKernels {
-        gain_ns.min(candidate.evidence.time_ns)
-    } else {
-        gain_ns
-    }
-}
-
-impl Replayed {
-    fn lasts_longer(&self, other: &Replayed) -> bool {
-        self.candidate.evidence.time_ns > other.candidate.evidence.time_ns
-    }
-}
-
 /// Returns the length of all ranks' windows without a cause, in ns; the maximum over alternative
 /// changes.
 fn edited_length(
@@ -310,11 +304,10 @@ fn untold_communication(
     share.is_awaited = is_awaited(graph, &communication.edits);
     // The meeting point of ranks belongs to no rank.
     let ranks_meet = graph.indices().any(|node| graph.rank(node).is_none());
-    let lacks_waits = parts.iter().any(|part| part.causes.window.lacks_waits);
     // In this replay the host waits for nothing, so it does not show that nothing would end
     // earlier.
     let is_unknown =
-        lacks_waits && !(ranks_meet && parts.len() > 1) && share.gain_share < LEAST_GAIN;
+        replays.lacks_waits && !(ranks_meet && parts.len() > 1) && share.gain_share < LEAST_GAIN;
     share.sentence = if is_unknown {
         sentence::unknown_gain_sentence(&share, found)
     } else {
@@ -510,16 +503,21 @@ fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
 }
 
 /// Returns true if a cause is fixed in another way than the larger cause that covers its time: that
-/// the host waits for a copy, unlike the copy itself.
+/// the host waits for a copy, unlike the copy itself; that kernels are launched one by one, unlike
+/// their number.
 fn has_own_remedy(one: &Replayed, other: &Replayed) -> bool {
-    let kinds = (one.candidate.kind, other.candidate.kind);
-    kinds == (CauseKind::PageableCopy, CauseKind::ExposedCopies)
+    matches!(
+        (one.candidate.kind, other.candidate.kind),
+        (CauseKind::PageableCopy, CauseKind::ExposedCopies)
+            | (CauseKind::SmallKernels, CauseKind::FusibleChain)
+    )
 }
 
 /// Returns true if a more specific cause gains nearly as much from the same time.
 fn is_explained(general: &Replayed, all: &[Replayed]) -> bool {
     all.iter().any(|other| {
         !other.candidate.kind.is_general()
+            && !has_own_remedy(general, other)
             && other.gain_ns as f64 >= EXPLAINS * general.gain_ns as f64
             && other.nodes.share_in(&general.nodes) > SAME_TIME
     })
@@ -631,23 +629,6 @@ mod tests {
             assert!(!told.contains("buckets"), "{subject}: {told}");
         }
         assert!(!remedy("all_reduce of data, 2 ranks", SMALL_MESSAGE).contains("buckets"));
-    }
-
-    #[test]
-    fn a_launch_bound_stretch_gains_no_more_than_its_launches_take() {
-        for (kind, gain_ns, shown_ns) in [
-            (CauseKind::SmallKernels, 30, 30),
-            (CauseKind::SmallKernels, 205, 33),
-            // a wait may cost more than its call takes
-            (CauseKind::ScalarRead, 205, 205),
-        ] {
-            let mut candidate = CauseCandidate {
-                kind,
-                ..CauseCandidate::default()
-            };
-            candidate.evidence.time_ns = 33;
-            assert_eq!(shown_gain(&candidate, gain_ns), shown_ns, "{kind:?}");
-        }
     }
 
     #[test]

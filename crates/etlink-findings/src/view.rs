@@ -2,11 +2,13 @@
 
 use crate::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
 use crate::communication_time::CommunicationTime;
-use crate::detect::names::{BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames};
+use crate::detect::names::{BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames, is_allocator_call};
 use crate::drain_times::DrainTimes;
 use crate::host_span::HostSpan;
 use crate::kind::CauseKind;
 use crate::launched_row::LaunchedRow;
+use crate::launching::free_node;
+use crate::limits::SLOWEST_LAUNCH_NS;
 use crate::start_up::StartUp;
 use etlink_analyze::{
     ClassifiedRows, CountedWork, OutsideCause, RankAnalysis, UtilizationWindow, counted_steps,
@@ -14,7 +16,7 @@ use etlink_analyze::{
 };
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::ranks::GroupResolver;
-use etlink_link::{EdgeKind, LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
+use etlink_link::{LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
@@ -48,14 +50,18 @@ pub(crate) struct LaunchInterval {
     pub(crate) is_last: bool,
     /// Time that the thread worked in the interval, in ns, without waits.
     pub(crate) worked_ns: i64,
+    /// Part of it in the call that begins the interval, in ns.
+    pub(crate) launch_ns: i64,
     /// Longest time that counts as launching on this thread, in ns.
     pub(crate) longest_launch_ns: i64,
 }
 
 impl LaunchInterval {
-    /// Returns true if the thread does more than launch in the interval.
+    /// Returns true if the thread does more than launch in the interval: a slow launch delays the
+    /// device as one, whatever the thread does after it.
     pub(crate) fn is_long(&self) -> bool {
-        self.worked_ns > self.longest_launch_ns
+        let prepares_ns = self.worked_ns.saturating_sub(self.launch_ns);
+        prepares_ns > self.longest_launch_ns || self.launch_ns > SLOWEST_LAUNCH_NS
     }
 }
 
@@ -70,9 +76,9 @@ pub(crate) struct RankView<'t> {
     pub(crate) window: RankWindow,
     /// Start and end of the window, in ns.
     pub(crate) span: (i64, i64),
-    /// True if the window begins when devices have ended work from before the recording, while the
-    /// host is ahead.
-    begins_on_devices: bool,
+    /// The part of hosts in the window: it begins earlier if the window begins when devices have ended
+    /// earlier work, while the host is ahead.
+    pub(crate) host_span: (i64, i64),
     /// Tells which device rows belong to the recording.
     counted: CountedWork<'t>,
     /// For each row: its node.
@@ -127,6 +133,8 @@ impl<'t> RankView<'t> {
         let sanity = trace.device.row_sanity.as_ref();
         window.is_unknown = sanity.is_some_and(RowSanity::is_all_unknown);
         let step_names = StepNames::new(&analysis.steps);
+        let first = counted_steps(&analysis.steps).next();
+        let ahead = first.filter(|step| step.begin_ns == span.0 && step.start_ns < step.begin_ns);
         RankView {
             trace,
             rows,
@@ -135,10 +143,7 @@ impl<'t> RankView<'t> {
             step_names,
             window,
             span,
-            begins_on_devices: analysis.steps.first().is_some_and(|step| {
-                let begins = step.excluded.is_none() && step.begin_ns == span.0;
-                begins && step.start_ns < step.begin_ns
-            }),
+            host_span: (ahead.map_or(span.0, |step| step.start_ns), span.1),
             counted: CountedWork::new(trace),
             row_node,
             of_thread,
@@ -201,8 +206,8 @@ impl<'t> RankView<'t> {
         let nodes = &trace.nodes;
         let tracks = trace.device.threads.len() + trace.device.queues.len();
         let mut ends: Vec<Option<(NodeIdx, NodeIdx)>> = vec![None; tracks];
-        // The queue whose work from before the window ends last, and when.
-        let mut earlier: Option<(i64, usize)> = None;
+        // The last end of work from before the window, its queue and its node.
+        let mut earlier: Option<(i64, usize, NodeIdx)> = None;
         for index in nodes.indices() {
             let node = nodes.get(index);
             let (start, end) = self.node_span(index);
@@ -216,7 +221,7 @@ impl<'t> RankView<'t> {
                 node.track.index()
             };
             if node.on_device && start < self.span.0 && !node.kind.is_delay() {
-                earlier = earlier.max(Some((end, track)));
+                earlier = earlier.max(Some((end, track, index)));
             }
             if looks_on || is_outside || node.kind == NodeKind::Boundary {
                 continue;
@@ -227,29 +232,20 @@ impl<'t> RankView<'t> {
                 None => (index, index),
             });
         }
-        // A row that follows at once shows that the host was ahead of the device.
-        let after_earlier = earlier.and_then(|(ended, track)| {
-            let (first, last) = ends[track]?;
-            let late_ns = self.node_span(first).0.saturating_sub(ended);
-            (late_ns <= LAUNCH_LATENCY.0).then_some((first, last))
+        // What hosts and other queues do at the window's begin is work for later steps, and must not
+        // move the begin.
+        let begin = earlier.map(|(ended, track, row)| match ends[track] {
+            // A row that follows at once shows that the host was ahead of the device.
+            Some((first, _)) if self.node_span(first).0 - ended <= LAUNCH_LATENCY.0 => first,
+            _ => row,
         });
         let (mut firsts, lasts): (Vec<NodeIdx>, Vec<NodeIdx>) = ends.into_iter().flatten().unzip();
-        match after_earlier {
-            // What the host and other queues do at the window's begin is work for later steps.
-            Some((first, _)) if self.begins_on_devices => firsts = vec![first],
-            // The host must not move the begin: the recording's begin stays where it is.
-            None if self.begins_on_devices => firsts.extend(self.first_boundary()),
-            _ => {}
+        if self.host_span.0 < self.span.0
+            && let Some(begin) = begin
+        {
+            firsts = vec![begin];
         }
         WindowEnds { firsts, lasts }
-    }
-
-    /// Returns the first node of a thread, which no work precedes.
-    fn first_boundary(&self) -> Option<NodeIdx> {
-        let firsts = self.of_thread.iter().filter_map(|nodes| nodes.first());
-        let kinds = &self.trace.nodes.kind;
-        let mut firsts = firsts.filter(|node| kinds[node.index()] == NodeKind::Boundary);
-        firsts.next().copied()
     }
 
     /// Returns the device rows that begin within the window, except those launched before the
@@ -387,24 +383,35 @@ impl<'t> RankView<'t> {
     }
 
     /// Removes the work of a thread in a span: its nodes take no time and wait only for the
-    /// thread's earlier work. Work before the window stays, since it would move the window.
+    /// thread's earlier work. Work before the window stays, since it would move the window; so do
+    /// calls of the allocator.
     pub(crate) fn remove_span(&self, span: HostSpan, edits: &mut GraphEdits) {
         for node in self.nodes_in(span) {
-            if self.node_span(*node).1 <= self.span.0 {
-                continue;
+            if self.is_inside(*node) && !self.is_allocation(*node) {
+                edits.removed.push(*node);
+                self.free_node(*node, edits);
             }
-            edits.removed.push(*node);
-            self.free_node(*node, edits);
         }
     }
 
-    /// Drops the edits of work before the window, since they would move the window. If it begins when
-    /// devices have ended earlier work, what hosts do before that is work of its first step.
+    /// Returns true if a node is a call of the allocator, which is a cause of its own in any span.
+    fn is_allocation(&self, node: NodeIdx) -> bool {
+        let slice = self.trace.nodes.get(node);
+        let is_call = slice.kind == NodeKind::Runtime;
+        is_call && is_allocator_call(self.call_name(CallIdx(slice.source)))
+    }
+
+    /// Returns true if a node ends within the window, or later.
+    fn is_inside(&self, node: NodeIdx) -> bool {
+        let on_device = self.trace.nodes.get(node).on_device;
+        let (begin, _) = if on_device { self.span } else { self.host_span };
+        self.node_span(node).1 > begin
+    }
+
+    /// Drops the edits of work before the window, since they would move the window, and of calls of
+    /// the allocator.
     pub(crate) fn keep_inside(&self, edits: &mut GraphEdits) {
-        if self.begins_on_devices {
-            return;
-        }
-        let is_inside = |node: &NodeIdx| self.node_span(*node).1 > self.span.0;
+        let is_inside = |node: &NodeIdx| self.is_inside(*node) && !self.is_allocation(*node);
         edits.removed.retain(is_inside);
         edits.at_once.retain(is_inside);
         edits.scaled.retain(|(node, _)| is_inside(node));
@@ -413,12 +420,7 @@ impl<'t> RankView<'t> {
 
     /// Removes a node's waits for devices and other threads.
     pub(crate) fn free_node(&self, node: NodeIdx, edits: &mut GraphEdits) {
-        for kind in [EdgeKind::HostWait, EdgeKind::Handoff, EdgeKind::Tensor] {
-            let mut deps = self.trace.edges.deps(node).iter();
-            if deps.any(|edge| edge.kind == kind) {
-                edits.freed.push((node, kind));
-            }
-        }
+        free_node(self.trace, node, edits);
     }
 
     /// Removes a row.

@@ -2,7 +2,8 @@
 
 use crate::error::RunError;
 use crate::run_files::ManifestEntry;
-use crate::slice::{SliceSyntax, parse_time};
+use crate::slice::parse_time;
+use crate::text::SyntaxError;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkedTrace, RecordingOverhead};
 use etlink_model::{DeviceTrace, DurationNs, HostTrace, Setting, command_only};
@@ -15,7 +16,8 @@ pub enum Overhead {
     /// Times are given as recorded.
     #[default]
     Keep,
-    /// Removed if recording slowed the host down much, and no other rank can set its pace.
+    /// Removed if recording slowed the host down much, and neither another rank nor a process that
+    /// loads input can set its pace.
     IfSlowed,
     /// Removed: by the manifest's times of steps that were not recorded, else by ops that do no work.
     Remove,
@@ -23,17 +25,14 @@ pub enum Overhead {
     Step(DurationNs),
 }
 
-/// Error of a text that names no treatment of the overhead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "give keep, remove, or the time of a step without recording, such as 25.9ms (s, ms, us, ns)"
-)]
-pub struct OverheadSyntax;
+const NO_OVERHEAD: SyntaxError = SyntaxError(
+    "give keep, remove, or the time of a step without recording, such as 25.9ms (s, ms, us, ns)",
+);
 
 impl FromStr for Overhead {
-    type Err = OverheadSyntax;
+    type Err = SyntaxError;
 
-    fn from_str(text: &str) -> Result<Overhead, OverheadSyntax> {
+    fn from_str(text: &str) -> Result<Overhead, SyntaxError> {
         match text {
             "keep" => return Ok(Overhead::Keep),
             "remove" => return Ok(Overhead::Remove),
@@ -41,9 +40,7 @@ impl FromStr for Overhead {
         }
         match parse_time(text) {
             Ok(step) if step.0 > 0 => Ok(Overhead::Step(step)),
-            Ok(_) | Err(SliceSyntax::Time | SliceSyntax::Steps | SliceSyntax::Backwards) => {
-                Err(OverheadSyntax)
-            }
+            _ => Err(NO_OVERHEAD),
         }
     }
 }
@@ -66,10 +63,35 @@ fn slowed_by(manifest: &ManifestEntry, device: &DeviceTrace) -> Option<DurationN
     recording_cost(device).filter(|cost| *cost >= MUCH_PER_OP)
 }
 
-/// Returns true if the rank communicates with others, whose overhead is part of its waits.
-fn has_peers(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
+/// Part of the name of `DataLoader`'s range if worker processes load the input.
+const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter.__next__";
+
+/// Share of the time in which a loop fetches input above which those who load it set the pace.
+const MUCH_INPUT: f64 = 0.1;
+
+/// Returns true if others set the pace, whose time recording the host does not tell: ranks that this
+/// one communicates with, or processes that load its input. A faster host would wait longer for these.
+fn waits_for_others(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
     let size = manifest.world_size.or(device.header.world_size);
-    size.map_or(!device.collectives.is_empty(), |size| size > 1)
+    if size.map_or(!device.collectives.is_empty(), |size| size > 1) {
+        return true;
+    }
+    let ops = &device.ops;
+    let is_fetch = |op: &usize| {
+        device
+            .names
+            .get(ops.name[*op])
+            .contains(LOADER_WITH_WORKERS)
+    };
+    let fetches: Vec<usize> = (0..ops.len()).filter(is_fetch).collect();
+    // The first fetch may have to wait for workers that have just begun.
+    let [first, later @ ..] = &fetches[..] else {
+        return false;
+    };
+    let end = |op: usize| ops.start[op] + ops.duration[op];
+    let waited = later.iter().map(|op| ops.duration[*op].0);
+    let passed = later.last().map_or(0, |last| end(*last).since(end(*first)));
+    waited.fold(0, i64::saturating_add) as f64 > MUCH_INPUT * passed as f64
 }
 
 /// Links traces by `link`, and removes the overhead of recording as `asked`.
@@ -88,7 +110,7 @@ pub(crate) fn link_without_overhead(
         Overhead::Keep => (false, None),
         Overhead::IfSlowed => {
             let may_be_slowed = slowed.is_some() || plain.is_some();
-            (may_be_slowed && !has_peers(manifest, &device), plain)
+            (may_be_slowed && !waits_for_others(manifest, &device), plain)
         }
         Overhead::Remove => (true, plain),
         Overhead::Step(step) => (true, Some(step)),
@@ -171,7 +193,7 @@ mod tests {
         assert_eq!("keep".parse(), Ok(Overhead::Keep));
         assert_eq!("remove".parse(), Ok(Overhead::Remove));
         for text in ["", "25.9", "0ms", "-3ms", "fast"] {
-            assert_eq!(text.parse::<Overhead>(), Err(OverheadSyntax), "{text}");
+            assert_eq!(text.parse::<Overhead>(), Err(NO_OVERHEAD), "{text}");
         }
     }
 }

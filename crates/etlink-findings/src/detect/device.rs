@@ -15,6 +15,7 @@ use etlink_analyze::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
 use etlink_replay::GraphEdits;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Assumed speedup of a dominant kernel, as a factor on its duration.
@@ -314,7 +315,8 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
     for row in removed {
         is_removed[*row] = true;
     }
-    let launched = KeptLaunches::new(view, &is_removed);
+    // For each op: true if it launches nothing else.
+    let mut alone: FxHashMap<OpIdx, bool> = FxHashMap::default();
     let mut rows_of_call = vec![0u32; trace.device.calls.len()];
     for call in trace.row_call.iter().filter_map(|call| call.get()) {
         rows_of_call[call.index()] += 1;
@@ -332,7 +334,11 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
             // Skip annotations: users define their span, so the work in it does not belong to one
             // op.
             let is_op = !trace.device.ops.annotation[op.index()];
-            is_op && launched.is_none_in(view, view.op_span(*op))
+            let launches_none = || {
+                let launched = view.launched_in(view.op_span(*op));
+                launched.iter().all(|one| is_removed[one.row])
+            };
+            is_op && *alone.entry(*op).or_insert_with(launches_none)
         });
         spans.push(match whole {
             Some(op) => view.op_span(op),
@@ -340,36 +346,6 @@ fn launch_spans(view: &RankView<'_>, removed: &[usize]) -> Vec<HostSpan> {
         });
     }
     spans
-}
-
-/// For each thread and launch: number of kept launches up to it.
-struct KeptLaunches(Vec<Vec<u32>>);
-
-impl KeptLaunches {
-    fn new(view: &RankView<'_>, is_removed: &[bool]) -> KeptLaunches {
-        let mut of_thread = vec![];
-        for launched in &view.launched {
-            let mut stay = 0;
-            let mut sums = vec![0];
-            for one in launched {
-                stay += u32::from(!is_removed[one.row]);
-                sums.push(stay);
-            }
-            of_thread.push(sums);
-        }
-        KeptLaunches(of_thread)
-    }
-
-    /// Returns true if no kept row is launched in a span. O(log rows).
-    fn is_none_in(&self, view: &RankView<'_>, span: HostSpan) -> bool {
-        let thread = span.thread.index();
-        let Some((launched, sums)) = view.launched.get(thread).zip(self.0.get(thread)) else {
-            return true;
-        };
-        let first = launched.partition_point(|one| one.called < span.start);
-        let last = launched.partition_point(|one| one.called < span.end);
-        sums[first] == sums[last.max(first)]
-    }
 }
 
 /// Returns the outermost op around a row that copies a tensor.

@@ -165,8 +165,9 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
         longest_ns[thread.thread.index()] = thread.longest_launch_ns;
     }
     for (thread, launched) in (0..).map(ThreadIdx).zip(&view.launched) {
-        let is_inside = |one: &&LaunchedRow| one.called >= view.span.0 && one.called <= view.span.1;
-        let mut begin: (i64, Option<usize>) = (view.slice_start(thread, view.span.0), None);
+        let is_inside =
+            |one: &&LaunchedRow| one.called >= view.host_span.0 && one.called <= view.host_span.1;
+        let mut begin: (i64, Option<usize>) = (view.slice_start(thread, view.host_span.0), None);
         let mut inside = launched.iter().filter(is_inside).peekable();
         if inside.peek().is_none() {
             // The device also waits for a thread that only marks the steps, if no other thread
@@ -174,14 +175,15 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
             if view.window.has_device && view.step_threads().contains(&thread) {
                 let span = HostSpan {
                     thread,
-                    start: view.span.0,
-                    end: view.span.1,
+                    start: view.host_span.0,
+                    end: view.host_span.1,
                 };
                 intervals.push(LaunchInterval {
                     span,
                     row: None,
                     is_last: true,
                     worked_ns: worked_ns(view, span),
+                    launch_ns: 0,
                     longest_launch_ns: LONGEST_LAUNCH_NS,
                 });
             }
@@ -189,7 +191,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
         }
         let longest_launch_ns = longest_ns[thread.index()];
         let calls = inside.map(|one| (one.called, Some(one.row)));
-        for (called, row) in calls.chain([(view.span.1, None)]) {
+        for (called, row) in calls.chain([(view.host_span.1, None)]) {
             if called > begin.0 {
                 let span = HostSpan {
                     thread,
@@ -201,6 +203,7 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
                     row: begin.1,
                     is_last: row.is_none(),
                     worked_ns: worked_ns(view, span),
+                    launch_ns: begin.1.map_or(0, |row| launch_ns(view, row)),
                     longest_launch_ns,
                 });
             }
@@ -211,11 +214,18 @@ fn find_intervals(view: &RankView<'_>) -> Vec<LaunchInterval> {
 }
 
 fn worked_ns(view: &RankView<'_>, span: HostSpan) -> i64 {
-    let nodes = view.nodes_in(span).iter();
-    let lengths = nodes
-        .filter(|node| is_own_work(view, **node))
-        .map(|node| view.trace.nodes.duration[node.index()].0);
-    sum_ns(lengths)
+    own_work_ns(view, view.nodes_in(span).iter().copied())
+}
+
+/// Returns the time that the thread worked in the call that launches a row, in ns.
+fn launch_ns(view: &RankView<'_>, row: usize) -> i64 {
+    let call = view.trace.row_call[row].get();
+    call.map_or(0, |call| own_work_ns(view, view.call_nodes(call)))
+}
+
+fn own_work_ns(view: &RankView<'_>, nodes: impl Iterator<Item = NodeIdx>) -> i64 {
+    let own = nodes.filter(|node| is_own_work(view, *node));
+    sum_ns(own.map(|node| view.trace.nodes.duration[node.index()].0))
 }
 
 /// Returns true if a slice is host work that no other kind of cause covers.

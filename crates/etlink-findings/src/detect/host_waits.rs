@@ -22,7 +22,7 @@ fn host_syncs(view: &RankView<'_>) -> Vec<HostSync> {
             let deps = trace.edges.deps(node).iter();
             let mut awaited = deps.filter(|edge| edge.kind == EdgeKind::HostWait);
             let start = nodes.start[node.index()].0;
-            let is_inside = start >= view.span.0 && start <= view.span.1;
+            let is_inside = start >= view.host_span.0 && start <= view.host_span.1;
             // Work launched before the recording is not part of the window; neither are waits for
             // it.
             let is_counted = |row: RowIdx| view.is_recorded(row.index());

@@ -21,8 +21,7 @@ pub(crate) fn profiler_overhead(view: &RankView<'_>) -> Vec<CauseCandidate> {
     for event in 0..events.kind.len() {
         let start = events.start[event].0;
         if events.kind[event] != AuxiliaryKind::Overhead
-            || start < view.span.0
-            || start >= view.span.1
+            || !(view.host_span.0..view.host_span.1).contains(&start)
         {
             continue;
         }

@@ -63,7 +63,7 @@ impl<'t> StartUp<'t> {
         start_up.add_calls(view);
         start_up
             .calls
-            .retain(|first| first.span.start >= view.span.0 && first.span.start < view.span.1);
+            .retain(|first| (view.host_span.0..view.host_span.1).contains(&first.span.start));
         start_up
     }
 

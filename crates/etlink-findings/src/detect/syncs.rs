@@ -257,7 +257,7 @@ pub(crate) fn dynamic_shapes(view: &RankView<'_>) -> Vec<CauseCandidate> {
 pub(crate) fn pageable_copies(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let mut group = waits_of_kind(view, CauseKind::PageableCopy);
     for launched in view.launched.iter().flatten() {
-        let is_inside = launched.called >= view.span.0 && launched.called < view.span.1;
+        let is_inside = (view.host_span.0..view.host_span.1).contains(&launched.called);
         let op = view.trace.call_op[launched.call.index()].get();
         // Input has a kind of its own.
         let mut around = view.op_and_parents(op);
@@ -281,36 +281,35 @@ pub(crate) fn explicit_syncs(view: &RankView<'_>) -> Vec<CauseCandidate> {
 pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
     let calls = &view.trace.device.calls;
     let mut edits = GraphEdits::default();
-    let mut times = vec![];
-    let mut longest: Option<(i64, usize)> = None;
+    let mut inside = vec![];
     let mut lines = PythonLines::default();
-    for call in 0..calls.len() {
-        let start = calls.start[call].0;
+    for call in (0..calls.len()).map(CallIdx::new) {
+        let start = calls.start[call.index()].0;
         // Allocations before the first step and after the last belong to start and end.
-        let is_inside = start >= view.span.0 && start < view.span.1;
+        let is_inside = (view.host_span.0..view.host_span.1).contains(&start);
         // Allocations in the first call of an op belong to that call, even if no second step shows
         // this.
-        let op = view.trace.call_op[call].get();
+        let op = view.trace.call_op[call.index()].get();
         let is_first = op.is_some_and(|op| start_up(view).has_op(op));
         let is_repeated = !is_first && !start_up(view).has_allocation(start);
-        let name = view.call_name(CallIdx::new(call));
-        if !is_inside || !is_repeated || !is_allocator_call(name) {
+        if !is_inside || !is_repeated || !is_allocator_call(view.call_name(call)) {
             continue;
         }
-        let took = calls.duration[call].0;
-        let span = view.call_span(CallIdx::new(call));
-        view.remove_span(span, &mut edits);
-        times.push(took);
-        lines.add_call(took, calls.thread[call], start);
-        if longest.is_none_or(|(most, _)| took > most) {
-            longest = Some((took, call));
+        for node in view.call_nodes(call) {
+            edits.removed.push(node);
+            view.free_node(node, &mut edits);
         }
+        let took = calls.duration[call.index()].0;
+        lines.add_call(took, calls.thread[call.index()], start);
+        inside.push((took, call));
     }
+    let mut times: Vec<i64> = inside.iter().map(|(took, _)| *took).collect();
+    // The first of equally long ones.
+    let longest = inside.into_iter().rev().max_by_key(|(took, _)| *took);
     let Some((_, call)) = longest else {
         return vec![];
     };
-    let call_idx = CallIdx::new(call);
-    let op = view.trace.call_op[call].get();
+    let op = view.trace.call_op[call.index()].get();
     let mut evidence = CauseEvidence {
         count: times.len() as u64,
         time_ns: sum_ns(times.iter().copied()),
@@ -318,9 +317,9 @@ pub(crate) fn allocator_calls(view: &RankView<'_>) -> Vec<CauseCandidate> {
         within: op.map(|op| view.op_name(op).to_owned()),
         ..CauseEvidence::default()
     };
-    let span = view.call_span(call_idx);
+    let span = view.call_span(call);
     evidence.set_span(span.start, span.end);
     lines.describe(view, &mut evidence);
-    let subject = view.call_name(call_idx);
+    let subject = view.call_name(call);
     vec![view.candidate(CauseKind::AllocatorCalls, subject, edits, evidence)]
 }

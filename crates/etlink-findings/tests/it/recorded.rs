@@ -7,16 +7,16 @@
 use crate::planted::find_in_ranks;
 use crate::random::Random;
 use crate::rerun::{Act, Change, Insertion, MeetingDelays, Place, Recording, run_ranks};
-use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
+use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze, counted_steps};
 use etlink_findings::{CauseKind, RankPart, RunFinding, RunFindings, rank_causes, run_findings};
 use etlink_link::ranks::{RankSummary, RunSteps};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
-    DeviceTrace, GlobalRank, NameId, NodeIdx, ProcessGroup, QueueIdx, RowKind, TimeNs,
+    DeviceTrace, GlobalRank, HostTrace, NameId, NodeIdx, ProcessGroup, QueueIdx, RowKind, TimeNs,
 };
-use etlink_replay::graph_from_trace;
+use etlink_replay::{EditableGraph, ReplayRun, graph_from_trace};
 use flate2::read::MultiGzDecoder;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A fault that can be planted.
@@ -92,13 +92,17 @@ struct Linked {
 }
 
 impl Linked {
-    fn new(device: DeviceTrace, rank: Option<usize>) -> Linked {
+    fn new(device: DeviceTrace) -> Linked {
+        Linked::of_rank(None, device, None)
+    }
+
+    fn of_rank(host: Option<HostTrace>, device: DeviceTrace, rank: Option<usize>) -> Linked {
         let rules = KernelRules::built_in().expect("rules");
         let options = LinkOptions {
             rank: rank.map(|rank| GlobalRank(rank as i64)),
             ..LinkOptions::default()
         };
-        let trace = etlink_link::link(None, device, options).expect("links");
+        let trace = etlink_link::link(host, device, options).expect("links");
         let analysis = analyze(&trace, &rules, &Options::default());
         Linked { trace, analysis }
     }
@@ -110,6 +114,20 @@ impl Linked {
         busiest.map_or(0, |device| device.whole_ns())
     }
 
+    /// Returns the length of the window with the steps that another run's window has, in ns: a slow
+    /// device can make the first step count.
+    fn window_of_steps(&self, other: &Linked) -> i64 {
+        let names =
+            |steps| -> Vec<String> { counted_steps(steps).map(|one| one.name.clone()).collect() };
+        let others = names(&other.analysis.steps);
+        if others == names(&self.analysis.steps) {
+            return self.window_ns();
+        }
+        let steps = self.analysis.steps.iter();
+        let same = steps.filter(|step| others.contains(&step.name));
+        same.map(|step| step.length_ns).sum()
+    }
+
     fn findings(&self) -> RunFindings {
         let rules = KernelRules::built_in().expect("rules");
         let part = RankPart {
@@ -118,6 +136,27 @@ impl Linked {
         };
         let graph = graph_from_trace(&self.trace).expect("a graph");
         run_findings(&graph, vec![part], &RunSteps::default())
+    }
+
+    /// Returns the gain of each cause, also of those too small for a finding, by a replay of its own.
+    fn gains(&self) -> BTreeMap<(CauseKind, String), i64> {
+        let rules = KernelRules::built_in().expect("rules");
+        let causes = rank_causes(&self.trace, &rules, &self.analysis);
+        let graph = graph_from_trace(&self.trace).expect("a graph");
+        let editable = EditableGraph::new(&graph);
+        let ends = &causes.window_ends;
+        let length_ns = |run: &ReplayRun| {
+            let first = ends.firsts.iter().map(|node| run.start[node.index()]).min();
+            let last = ends.lasts.iter().map(|node| run.end(*node)).max();
+            last.zip(first).map_or(0, |(last, first)| last.since(first))
+        };
+        let plain_ns = length_ns(editable.plain_run());
+        let mut gains = BTreeMap::new();
+        for one in causes.candidates {
+            let gain_ns = plain_ns - length_ns(&editable.run_edited(&one.edits));
+            gains.insert((one.kind, one.subject), gain_ns.max(0));
+        }
+        gains
     }
 }
 
@@ -129,6 +168,10 @@ struct Subject {
     window_ns: i64,
     /// Recorded span of the steps.
     span: (TimeNs, TimeNs),
+    /// Start of the second step; of the only one, if there is no second.
+    second_step: TimeNs,
+    /// Gains of the recording's own causes.
+    gains: BTreeMap<(CauseKind, String), i64>,
 }
 
 impl Subject {
@@ -137,18 +180,20 @@ impl Subject {
         let plain = recording.run(&Change::default(), &MeetingDelays::new());
         let spans = |trace: &DeviceTrace| trace.rows.start.clone();
         assert_eq!(spans(&plain.trace), spans(&recording.device), "{name}");
-        let linked = Linked::new(plain.trace, None);
+        let linked = Linked::new(plain.trace);
         let devices = linked.analysis.utilization.iter();
         let busiest = devices.rev().max_by_key(|device| device.busy_ns);
         let mut span = busiest.expect("a device").span();
-        // The host can be ahead of the window.
-        let steps = linked.analysis.steps.iter().map(|step| step.start_ns);
-        span.0 = steps.min().unwrap_or(span.0).min(span.0);
+        // The host can be ahead of the window. A step that the window leaves out costs nothing.
+        let mut steps = counted_steps(&linked.analysis.steps).map(|step| step.start_ns);
+        span.0 = steps.next().unwrap_or(span.0).min(span.0);
         Subject {
             name: name.to_owned(),
             found: linked.findings(),
             window_ns: linked.window_ns(),
             span: (TimeNs(span.0), TimeNs(span.1)),
+            second_step: TimeNs(steps.next().unwrap_or(span.0)),
+            gains: linked.gains(),
             recording,
         }
     }
@@ -181,11 +226,18 @@ impl Subject {
         }
     }
 
-    /// Returns the gain of the recording's own findings of a fault's kinds.
-    fn own_gain(&self, fault: Fault) -> i64 {
-        let own = self.found.findings.iter();
-        let own = own.filter(|one| fault.is_named_by(one));
-        own.map(|one| one.gain_ns).sum()
+    /// Returns the gain of the recording's own causes of a fault's kinds. A finding has them in its
+    /// gain, however small they are.
+    fn own_gain(&self, fault: Fault, found: &RunFindings) -> i64 {
+        let told = self.found.findings.iter().chain(&found.findings);
+        let told = told.filter(|one| fault.is_named_by(one));
+        // The finding is named after the longest op; host work has several names.
+        let name = |subject: &str| (fault == Fault::HostWork).then(|| subject.to_owned());
+        let told: BTreeSet<(CauseKind, Option<String>)> =
+            told.map(|one| (one.kind, name(&one.subject))).collect();
+        let own = self.gains.iter();
+        let own = own.filter(|((kind, subject), _)| told.contains(&(*kind, name(subject))));
+        own.map(|(_, gain_ns)| gain_ns).sum()
     }
 }
 
@@ -292,15 +344,8 @@ fn plan(fault: Fault, subject: &Subject, dice: &mut Random) -> Option<Plan> {
 fn inserted(fault: Fault, subject: &Subject, dice: &mut Random) -> Option<Plan> {
     let in_op = matches!(fault, Fault::Allocation | Fault::BlockedAllocator);
     let mut places = subject.recording.places(subject.span);
-    let (from, until) = subject.span;
     // Whatever only the first step does would be one-time work.
-    let has_steps = subject.found.steps > 1;
-    let warm = from.shifted(if has_steps {
-        until.since(from) * 2 / 5
-    } else {
-        0
-    });
-    places.retain(|place| place.in_op == in_op && place.at >= warm);
+    places.retain(|place| place.in_op == in_op && place.at >= subject.second_step);
     if places.is_empty() {
         return None;
     }
@@ -487,14 +532,15 @@ fn round(fault: Fault, subject: &Subject, seed: u64) -> Option<Score> {
     let plan = plan(fault, subject, &mut dice)?;
     let run = |change| {
         let delays = MeetingDelays::new();
-        Linked::new(subject.recording.run(change, &delays).trace, None)
+        Linked::new(subject.recording.run(change, &delays).trace)
     };
     let (faulty, mended) = (run(&plan.faulty), run(&plan.mended));
-    let ns = faulty.window_ns() - mended.window_ns();
+    let found = faulty.findings();
+    let ns = faulty.window_ns() - mended.window_of_steps(&faulty);
     let own_ns = if plan.subject.is_some() {
         0
     } else {
-        subject.own_gain(fault)
+        subject.own_gain(fault, &found)
     };
     let truth = Truth {
         ns,
@@ -502,7 +548,7 @@ fn round(fault: Fault, subject: &Subject, seed: u64) -> Option<Score> {
         subject: plan.subject.as_deref(),
     };
     let line = format!("{fault:?} {} {seed}", subject.name);
-    Some(judge(fault, &faulty.findings(), truth, &line))
+    Some(judge(fault, &found, truth, &line))
 }
 
 const ALL_REDUCE: &str =
@@ -574,8 +620,9 @@ fn as_rank(device: &DeviceTrace, rank: usize, count: usize) -> DeviceTrace {
     own
 }
 
-/// Makes one rank of a job late, by host work or by slower kernels.
-fn late_rank(name: &str, ranks: &[Recording], seed: u64) -> Option<Score> {
+/// Makes one rank of a job late, by host work or by slower kernels. Old device traces need host traces
+/// to tell which collectives are one.
+fn late_rank(name: &str, ranks: &[Recording], hosts: &[HostTrace], seed: u64) -> Option<Score> {
     let mut dice = Random(seed);
     let late = dice.below(ranks.len() as u64) as usize;
     let own = Subject::new(name, ranks[late].device.clone());
@@ -592,7 +639,9 @@ fn late_rank(name: &str, ranks: &[Recording], seed: u64) -> Option<Score> {
             .map(|(rank, one)| (one, if rank == late { change } else { &nothing }))
             .collect();
         let traces = run_ranks(&runs).into_iter().enumerate();
-        let linked = traces.map(|(rank, trace)| Linked::new(trace, Some(rank)).trace);
+        let linked = traces.map(|(rank, trace)| {
+            Linked::of_rank(hosts.get(rank).cloned(), trace, Some(rank)).trace
+        });
         linked.collect::<Vec<_>>()
     };
     let window_ns = |traces: &[LinkedTrace]| {
@@ -625,7 +674,7 @@ fn a_late_rank_of_copies_is_named_with_what_it_costs() {
     let rounds: u64 = rounds.unwrap_or(2);
     let mut score = Score::default();
     for seed in 1..=rounds {
-        if let Some(one) = late_rank("nccl", &ranks, seed) {
+        if let Some(one) = late_rank("nccl", &ranks, &[], seed) {
             score.add(&one);
         }
     }
@@ -635,8 +684,15 @@ fn a_late_rank_of_copies_is_named_with_what_it_costs() {
         let ranks: Vec<Recording> = files
             .map(|file| Recording::new(read_device(&file)))
             .collect();
+        let hosts = (0..8).map(|rank| {
+            let path = Path::new(&folder).join(format!("pytorch_et_{rank}.json.gz"));
+            let file = std::fs::File::open(path).expect("a host trace");
+            let options = etlink_host::HostReadOptions::default();
+            etlink_host::read(MultiGzDecoder::new(file), options).expect("a host trace")
+        });
+        let hosts: Vec<HostTrace> = hosts.collect();
         for seed in 1..=rounds {
-            if let Some(one) = late_rank("ranks", &ranks, seed) {
+            if let Some(one) = late_rank("ranks", &ranks, &hosts, seed) {
                 score.add(&one);
             }
         }
@@ -667,7 +723,7 @@ fn subjects() -> Vec<Subject> {
     let names = std::env::var("GPU");
     let names = names
         .as_deref()
-        .unwrap_or("gemm-base,streams-base,streams-base*30");
+        .unwrap_or("gemm-base,streams-base,streams-base*30,compile-base,input_copy-changed");
     let mut all: Vec<Subject> = names
         .split(',')
         .filter(|name| !name.is_empty())
