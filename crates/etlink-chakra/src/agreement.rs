@@ -91,18 +91,16 @@ pub fn agree(
         .collect();
     // The order of starts comes first, because it is the order of the nodes and needs no list of
     // its own.
-    let mut deadlocked = serial_order(facts, join, &decisions, SerialOrder::Start).into_removed();
-    let by_end = (to_run && !deadlocked.is_empty())
-        .then(|| serial_order(facts, join, &decisions, SerialOrder::End).into_removed());
+    let removed = |order| serial_order(facts, join, &decisions, order).into_removed();
+    let (mut order, mut deadlocked) = (SerialOrder::Start, removed(SerialOrder::Start));
     // Kernels of several groups overlap and end in the same order on all ranks; that order is used
     // only if it saves collectives.
-    let by_end = by_end.filter(|out| out.len() < deadlocked.len());
-    let order = if by_end.is_some() {
-        SerialOrder::End
-    } else {
-        SerialOrder::Start
-    };
-    deadlocked = by_end.unwrap_or(deadlocked);
+    if to_run && !deadlocked.is_empty() {
+        let by_end = removed(SerialOrder::End);
+        if by_end.len() < deadlocked.len() {
+            (order, deadlocked) = (SerialOrder::End, by_end);
+        }
+    }
     for &joint in &deadlocked {
         decisions[joint.index()] = CommDecision::Compute(Demotion::OrderDiffers);
     }

@@ -3,7 +3,7 @@
 use crate::columns::{Column, ScratchError, ScratchFile, Storage};
 use crate::error::FeederError;
 use crate::id_heap::IdHeap;
-use crate::index::{GraphIndex, Messages};
+use crate::index::{GraphIndex, Messages, SMALL_BLOCK_BYTES};
 use crate::stock_set::StockSet;
 use etlink_chakra::proto::{GlobalMetadata, Node};
 use prost::Message;
@@ -130,12 +130,12 @@ impl<R: Read + Seek> Feeder<R> {
         mut storage: Storage,
     ) -> Result<Feeder<R>, FeederError> {
         source.seek(SeekFrom::Start(0))?;
-        let (index, begin) = GraphIndex::read(&mut source, &mut storage)?;
+        let (index, [left, roots]) = GraphIndex::read(&mut source, &mut storage)?;
         let mut feeder = Feeder {
             source,
             storage,
             index,
-            left: begin.parents,
+            left,
             nodes: match order {
                 IssueOrder::Stock => ReadyNodes::Stock(StockSet::default()),
                 IssueOrder::ById => ReadyNodes::ById(IdHeap::default()),
@@ -147,11 +147,11 @@ impl<R: Read + Seek> Feeder<R> {
             kept: vec![None; FEW_KEPT_NODES],
             most_kept_bytes: MOST_KEPT_BYTES,
         };
-        for at in 0..begin.roots.len() {
-            let root = feeder.storage.get(&begin.roots, at)?;
+        for at in 0..roots.len() {
+            let root = feeder.storage.get(&roots, at)?;
             feeder.add_ready(root)?;
         }
-        feeder.storage.free(begin.roots);
+        feeder.storage.free(roots);
         Ok(feeder)
     }
 
@@ -352,7 +352,7 @@ impl<R: Read + Seek> Feeder<R> {
     /// Reads the node of a message; also returns the message's length in bytes.
     fn read_node(&mut self, offset: u64, id: u64) -> Result<(Node, usize), FeederError> {
         self.source.seek(SeekFrom::Start(offset))?;
-        let mut messages = Messages::small(&mut self.source, offset);
+        let mut messages = Messages::new(&mut self.source, offset, SMALL_BLOCK_BYTES);
         let node = messages.next(|_, bytes| Some((Node::decode(bytes).ok()?, bytes.len())))?;
         // another program may have written to the file
         node.filter(|(node, _)| node.id == id)

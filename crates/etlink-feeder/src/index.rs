@@ -18,7 +18,7 @@ const MAX_VARINT_BYTES: usize = 10;
 /// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 18;
 /// Bytes read at once for a single node; most nodes are smaller.
-const SMALL_BLOCK_BYTES: usize = 1 << 10;
+pub(crate) const SMALL_BLOCK_BYTES: usize = 1 << 10;
 /// Maximum number of nodes, and of dependencies: 32 bits, minus the values in `NodeCount`.
 const MAX_COUNT: usize = u32::MAX as usize - 3;
 
@@ -47,30 +47,23 @@ pub(crate) struct GraphIndex {
     children: Column<u32>,
 }
 
-/// Initial state of a graph.
-#[derive(Debug)]
-pub(crate) struct GraphBegin {
-    /// Number of nodes that each node waits for, by place.
-    pub(crate) parents: Column<u32>,
-    /// Nodes without dependencies, in the order in which Chakra's feeder finds them.
-    pub(crate) roots: Column<u32>,
-}
-
 impl GraphIndex {
-    /// Reads a graph once, from start to end.
+    /// Reads a graph once, from start to end. Also returns the number of nodes that each node waits
+    /// for, by place, and the nodes without dependencies, in the order in which Chakra's feeder finds
+    /// them.
     ///
     /// # Errors
     /// The graph cannot be read, is truncated, or contains nodes that can never be issued.
     pub(crate) fn read(
         mut source: impl Read,
         storage: &mut Storage,
-    ) -> Result<(GraphIndex, GraphBegin), FeederError> {
+    ) -> Result<(GraphIndex, [Column<u32>; 2]), FeederError> {
         let mut magic = vec![];
         source.by_ref().take(4).read_to_end(&mut magic)?;
         if let Some(tool) = packing_tool(&magic) {
             return Err(FeederError::Packed { tool });
         }
-        let mut messages = Messages::new(Cursor::new(magic).chain(source));
+        let mut messages = Messages::new(Cursor::new(magic).chain(source), 0, BLOCK_BYTES);
         let metadata = messages.next(|_, bytes| {
             // protobuf would accept a node as metadata with unknown fields
             GlobalMetadata::decode(bytes).ok()
@@ -94,7 +87,7 @@ impl GraphIndex {
         if deps.has_forward {
             index.check_cycles(&parents, &roots, storage)?;
         }
-        Ok((index, GraphBegin { parents, roots }))
+        Ok((index, [parents, roots]))
     }
 
     /// Returns the metadata of the file.
@@ -463,18 +456,10 @@ pub(crate) struct Messages<R> {
 }
 
 impl<R: Read> Messages<R> {
-    pub(crate) fn new(source: R) -> Messages<R> {
+    /// Creates a reader of the messages from `offset` on, where the source already is.
+    pub(crate) fn new(source: R, offset: u64, block_bytes: usize) -> Messages<R> {
         Messages {
-            source: BufReader::with_capacity(BLOCK_BYTES, source),
-            offset: 0,
-            large: vec![],
-        }
-    }
-
-    /// Creates a reader of a single message at `offset`, where the source already is.
-    pub(crate) fn small(source: R, offset: u64) -> Messages<R> {
-        Messages {
-            source: BufReader::with_capacity(SMALL_BLOCK_BYTES, source),
+            source: BufReader::with_capacity(block_bytes, source),
             offset,
             large: vec![],
         }

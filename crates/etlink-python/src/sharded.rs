@@ -216,7 +216,7 @@ fn is_prepared(error: &anyhow::Error) -> bool {
 
 fn shard_of(py: Python<'_>, (index, count): (u32, u32)) -> PyResult<Shard> {
     let shard = Shard::new(index, count);
-    shard.map_err(|error| advised_exception(py, &error.to_string(), "give another"))
+    shard.map_err(|error| advised_exception(py, &error, "give another"))
 }
 
 fn named(name: &str, batch: arrow_array::RecordBatch) -> Result<Table> {

@@ -36,7 +36,7 @@ use crate::rank_rule::RankRule;
 use crate::run_files::unreadable_note;
 use crate::storage;
 use crate::text;
-use crate::text::file_name;
+use crate::text::{file_name, has_ending};
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use copies::leave_out_copies;
 use dumps::DumpNames;
@@ -181,10 +181,10 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let (mut found, dumps) = (sorted.runs, sorted.dumps);
         // next to other traces, their run has notes on the reports
         if is_empty {
-            unexported.add_reports(reports);
+            unexported.reports.extend(reports);
         }
         if has_tables {
-            unexported.add_tables(&place);
+            unexported.tables.insert(place);
         }
         if !dumps.is_empty() && is_empty {
             let nodes = vec![];
@@ -343,11 +343,7 @@ const TRACE_ENDINGS: [&str; 4] = [".json", ".sqlite", "_results.db", PROFILE_END
 const PROFILE_ENDING: &str = ".xplane.pb";
 
 fn is_trace_name(path: &Path) -> bool {
-    // lower case, because copies from other systems end in .JSON
-    let name = file_name(path).to_lowercase();
-    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
-    let plain = plain.unwrap_or(&name);
-    TRACE_ENDINGS.iter().any(|ending| plain.ends_with(ending)) || is_nsys_report(path)
+    has_ending(path, &TRACE_ENDINGS) || is_nsys_report(path)
 }
 
 /// Place of a device trace: its file, and the process in it.
@@ -356,19 +352,14 @@ type DevicePlace = (PathBuf, Option<i64>);
 /// Returns true if a file is named like a measurement: a table, workload card or lines of JSON.
 fn is_measured(path: &Path) -> bool {
     let name = file_name(path).to_lowercase();
-    [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".yaml", ".yml"]
-        .iter()
-        .any(|ending| name.ends_with(ending))
+    let mut unpacked = [".jsonl", ".yaml", ".yml"].iter();
+    has_ending(path, &[".csv"]) || unpacked.any(|ending| name.ends_with(ending))
 }
 
 /// Returns true if a file is a PyTorch recording in Perfetto's format. Other files with these
 /// endings are views, next to their recordings.
 fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
-    let name = file_name(path).to_lowercase();
-    let may_be = [".pftrace", ".pftrace.gz", ".pftrace.zst"]
-        .iter()
-        .any(|ending| name.ends_with(ending));
-    may_be
+    has_ending(path, &[".pftrace"])
         && open_noting(path, unreadable)
             .is_some_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
 }
@@ -568,7 +559,7 @@ fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
     if devices.len() > 1 && devices.iter().all(|device| device.rank.is_none()) {
         for device in &mut devices {
             device.rank = Some(rank);
-            device.told_by = RankRule::Folder;
+            device.told_by = RankRule::FOLDER;
         }
     }
 }
@@ -701,7 +692,7 @@ fn fill_run(
             let known = device.as_ref().or(host.as_ref());
             run.ranks.push(RankFiles {
                 rank: Some(rank),
-                told_by: known.map_or(RankRule::Unknown, |known| known.told_by.clone()),
+                told_by: known.map_or(RankRule::UNKNOWN, |known| known.told_by.clone()),
                 label: rank.to_string(),
                 host: host.map(|host| host.path),
                 is_device_unsure: has_devices && device.is_none(),
@@ -869,7 +860,7 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
     }
     for (found, own) in ranks.iter_mut().zip(own) {
         if found.rank != own {
-            found.told_by = RankRule::Content(None);
+            found.told_by = RankRule::CONTENT;
         }
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
     }
@@ -902,16 +893,16 @@ fn adopt_loose(run: &mut RunFiles, loose: Vec<TraceCandidate>) {
         // the only rank that lacks a part gets the only remaining file
         (Ok([found]), true, false) if found.host.is_none() && devices.is_empty() => {
             found.host = Some(hosts[0].path.clone());
-            found.told_by = RankRule::OnlyLeft;
+            found.told_by = RankRule::ONLY_LEFT;
         }
         (Ok([found]), false, true) if found.device.is_none() && hosts.is_empty() => {
             (found.device, found.process) = (Some(devices[0].path.clone()), devices[0].process);
-            found.told_by = RankRule::OnlyLeft;
+            found.told_by = RankRule::ONLY_LEFT;
         }
         // no rank, or several, lack a part: these two files are a separate pair
         (Err(_), true, true) => run.ranks.push(RankFiles {
             rank: hosts[0].rank.or(devices[0].rank),
-            told_by: RankRule::OnlyPair,
+            told_by: RankRule::ONLY_PAIR,
             label: if alone {
                 hosts[0].rank.or(devices[0].rank).unwrap_or(0).to_string()
             } else {

@@ -6,9 +6,12 @@ use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::output::is_work_folder;
 use crate::storage;
-use crate::text::file_name;
+use crate::text::has_ending;
 use etlink_nccl_inspector::InspectorLog;
 use std::path::{Path, PathBuf};
+
+/// Endings of logs. The plugin writes `<host>-pid<pid>.log`; its exporter also accepts `.jsonl`.
+const ENDINGS: [&str; 3] = [".log", ".jsonl", ".json"];
 
 /// Logs found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +44,7 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
                 if !is_work_folder(&path)? {
                     folders.push(path);
                 }
-            } else if is_file && may_be_log(&path) {
+            } else if is_file && has_ending(&path, &ENDINGS) {
                 let is_log = match input::open(&path, &Progress::hidden()) {
                     Ok(input) => input.kind == InputKind::NcclInspector,
                     // reading it later reports the error
@@ -76,24 +79,9 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
     found
 }
 
-/// Returns true if a log may have this name. The plugin writes `<host>-pid<pid>.log`; its
-/// exporter also accepts `.jsonl`.
-fn may_be_log(path: &Path) -> bool {
-    let name = file_name(path).to_lowercase();
-    let plain = name
-        .strip_suffix(".gz")
-        .or(name.strip_suffix(".zst"))
-        .unwrap_or(&name);
-    [".log", ".jsonl", ".json"]
-        .iter()
-        .any(|ending| plain.ends_with(ending))
-}
-
 /// Returns true if a file is a log under the plugin's own name.
 pub(crate) fn is_log(path: &Path) -> bool {
-    let name = file_name(path).to_lowercase();
-    let is_named = [".log", ".log.gz", ".log.zst"];
-    is_named.iter().any(|ending| name.ends_with(ending))
+    has_ending(path, &[".log"])
         && input::open(path, &Progress::hidden())
             .is_ok_and(|input| input.kind == InputKind::NcclInspector)
 }

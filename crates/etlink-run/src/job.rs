@@ -23,9 +23,7 @@ use crate::step_pattern::StepPattern;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::etplus::RecordedTraces;
 use etlink_chakra::messages::Losses;
-use etlink_chakra::{
-    AttributeSet, LatencyMode, RankAgreement, TracePart, WriteOptions, WriteSummary, et, etplus,
-};
+use etlink_chakra::{RankAgreement, WriteOptions, WriteSummary, et, etplus};
 use etlink_kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
@@ -58,7 +56,7 @@ pub struct LinkJob {
     /// Destination of the result; `None` if only the report is needed.
     pub target: Option<Target>,
     /// Settings of the `.et`.
-    pub form: ChakraOptions,
+    pub form: WriteOptions<'static>,
     /// Kinds of dependencies through tensors that become edges.
     pub tensor_deps: TensorEdges,
     /// Events to read beyond the needs of a graph.
@@ -104,16 +102,20 @@ impl LinkJob {
         }
     }
 
-    /// Returns the settings for reading a slice of the device trace.
-    fn slicing(&self, slice: TraceSlice, shapes: bool) -> SliceReading<'_> {
-        SliceReading {
-            slice,
-            options: KinetoReadOptions {
-                threads: self.threads.max(1),
-                shapes,
-                keep: self.kept_events(),
-            },
-            steps_by: self.steps_by.as_ref(),
+    /// Returns the settings for reading the device trace.
+    fn read_options(&self, shapes: bool) -> KinetoReadOptions {
+        KinetoReadOptions {
+            threads: self.threads.max(1),
+            shapes,
+            keep: self.kept_events(),
+        }
+    }
+
+    /// Marks the steps that the pattern matches. Without a pattern, returns a note on excluded ranges.
+    fn mark_steps(&self, device: &mut DeviceTrace) -> Option<String> {
+        match &self.steps_by {
+            Some(pattern) => pattern.mark_steps(device),
+            None => RankSteps::excluded_note(device),
         }
     }
 
@@ -125,28 +127,6 @@ impl LinkJob {
             rank: self.rank.map(GlobalRank),
             tensor_deps: self.tensor_deps,
         }
-    }
-}
-
-/// Settings of a `.et`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ChakraOptions {
-    /// Assignment of launch latency.
-    pub latency: LatencyMode,
-    /// True to omit host gaps.
-    pub no_gaps: bool,
-    /// True to write the latency of each dependency and the slack of nodes.
-    pub dep_latencies: bool,
-    /// Attributes of nodes.
-    pub attributes: AttributeSet,
-    /// Part of the rank to write.
-    pub part: TracePart,
-}
-
-impl ChakraOptions {
-    /// Returns the settings for another part of a rank.
-    pub fn with(self, part: TracePart) -> ChakraOptions {
-        ChakraOptions { part, ..self }
     }
 }
 
@@ -283,13 +263,13 @@ struct JobTraces {
 
 impl JobTraces {
     /// Returns traces that were read from separate files.
-    fn plain(host: Option<HostTrace>, device: DeviceTrace) -> JobTraces {
+    fn plain(host: Option<HostTrace>, device: DeviceTrace, notes: Vec<String>) -> JobTraces {
         JobTraces {
             host,
             device,
             linked: None,
             lost: Losses::default(),
-            notes: vec![],
+            notes,
         }
     }
 
@@ -320,8 +300,7 @@ impl JobTraces {
     fn cut(mut self, job: &LinkJob, name: String) -> Result<JobTraces, RunError> {
         if let Some(slice) = job.slice {
             let window = self.device.window();
-            self.notes
-                .extend(mark_steps(&mut self.device, job.steps_by.as_ref()));
+            self.notes.extend(job.mark_steps(&mut self.device));
             let chosen = choose_slice(&self.device, window, slice, name.clone())?;
             self.notes.push(chosen.note.clone());
             chosen.cut(&mut self.device);
@@ -344,24 +323,9 @@ impl JobTraces {
     }
 }
 
-/// Reads and links the files of a job.
-pub(crate) fn link_files(
-    job: &LinkJob,
-    progress: &Progress,
-) -> Result<(LinkedTrace, JobReport), RunError> {
-    read_and_link(job, None, progress)
-}
-
-/// Reads and links the files of a job; one of them is already open.
+/// Reads and links the traces of a job. A trace that is already open is not opened again: standard
+/// input cannot be.
 pub(crate) fn link_opened(
-    job: &LinkJob,
-    opened: OpenedTrace,
-    progress: &Progress,
-) -> Result<(LinkedTrace, JobReport), RunError> {
-    read_and_link(job, Some(opened), progress)
-}
-
-fn read_and_link(
     job: &LinkJob,
     opened: Option<OpenedTrace>,
     progress: &Progress,
@@ -396,7 +360,7 @@ fn read_and_link(
     // for a slice, the steps are already known
     let step_note = match job.slice {
         Some(_) => None,
-        None => mark_steps(&mut device, job.steps_by.as_ref()),
+        None => job.mark_steps(&mut device),
     };
     let mut read = stopwatch.lap();
     let bytes = JobBytes {
@@ -519,17 +483,14 @@ fn link_traces(
 ) -> Result<LinkedTrace, RunError> {
     let (overhead, manifest) = (job.overhead, &job.manifest);
     link_without_overhead(overhead, manifest, (host, device), |host, device| {
-        etlink_link::link(host, device, options).map_err(|source| link_error(job, source))
+        let linked = etlink_link::link(host, device, options);
+        linked.map_err(|source| Failure::new(inputs(job)).because(source).into())
     })
 }
 
 /// Returns true if `--strict` refuses a trace with this report.
 pub fn is_damaged(report: &LinkReport) -> bool {
     report.two_runs || report.anomalies.any(Severity::Damage)
-}
-
-fn link_error(job: &LinkJob, source: etlink_link::Error) -> RunError {
-    Failure::new(inputs(job)).because(source).into()
 }
 
 /// Returns the names of a job's traces, for messages.
@@ -542,30 +503,17 @@ pub fn inputs(job: &LinkJob) -> String {
 }
 
 /// Returns the options for writing a `.et` in this form of a rank in this context.
-pub(crate) fn write_options(form: ChakraOptions, among: RankContext<'_>) -> WriteOptions<'_> {
-    let RankContext {
-        agreement,
-        serialize_comms,
-        clock,
-    } = among;
-    let ChakraOptions {
-        latency,
-        no_gaps,
-        dep_latencies,
-        attributes,
-        part,
-    } = form;
+pub(crate) fn write_options<'a>(
+    form: WriteOptions<'static>,
+    among: RankContext<'a>,
+) -> WriteOptions<'a> {
     WriteOptions {
-        attributes,
-        part,
-        latency,
-        no_gaps,
-        dep_latencies,
-        agreement,
-        serialize_comms,
+        agreement: among.agreement,
+        serialize_comms: among.serialize_comms,
         // only for ASTRA-sim
-        roofline: serialize_comms,
-        clock,
+        roofline: among.serialize_comms,
+        clock: among.clock,
+        ..form
     }
 }
 
@@ -573,7 +521,7 @@ pub(crate) fn write_options(form: ChakraOptions, among: RankContext<'_>) -> Writ
 fn write(
     trace: &LinkedTrace,
     target: &Target,
-    form: ChakraOptions,
+    form: WriteOptions<'static>,
     among: RankContext<'_>,
     linked: &mut JobReport,
 ) -> Result<u64, RunError> {
@@ -601,36 +549,22 @@ impl Stopwatch {
     }
 }
 
-/// Reads both traces in parallel.
-pub fn read_both(
-    job: &LinkJob,
-    progress: &Progress,
-) -> Result<(Option<HostTrace>, DeviceTrace), RunError> {
-    let JobTraces { host, device, .. } = read_opened(job, None, progress)?;
-    Ok((host, device))
-}
-
 fn read_opened(
     job: &LinkJob,
     opened: Option<OpenedTrace>,
     progress: &Progress,
 ) -> Result<JobTraces, RunError> {
-    match (&job.host, job.slice) {
-        (Some(host), Some(slice)) => {
-            let [host, device] = open_pair(job, host, progress)?;
-            let (device, notes) = read_slice(device, job.slicing(slice, false), progress)?;
-            let host = host_of_slice(host, job, &device)?;
-            Ok(JobTraces {
-                notes,
-                ..JobTraces::plain(Some(host), device)
-            })
-        }
-        (Some(host), None) => {
-            let (host, device) = read_pair(job, host, progress)?;
-            Ok(JobTraces::plain(Some(host), device))
-        }
-        (None, _) => read_one_file(job, opened, progress),
-    }
+    let Some(host) = &job.host else {
+        return read_one_file(job, opened, progress);
+    };
+    let [host, device] = open_pair(job, host, progress)?;
+    let Some(slice) = job.slice else {
+        let (host, device) = read_pair(job, host, device)?;
+        return Ok(JobTraces::plain(Some(host), device, vec![]));
+    };
+    let (device, notes) = read_slice(device, job, slice, false, progress)?;
+    let host = host_of_slice(host, job, &device)?;
+    Ok(JobTraces::plain(Some(host), device, notes))
 }
 
 /// Reads a device trace, or the traces in merged JSON.
@@ -655,21 +589,13 @@ fn read_one_file(
         return JobTraces::of_merged(*traces, job).cut(job, name);
     }
     choose_process(&mut device, job)?;
-    if let Some(slice) = job.slice {
-        let (device, notes) = read_slice(device, job.slicing(slice, true), progress)?;
-        return Ok(JobTraces {
-            notes,
-            ..JobTraces::plain(None, device)
-        });
-    }
-    let options = KinetoReadOptions {
-        threads: job.threads,
-        // without a host trace, no other shapes exist
-        shapes: true,
-        keep: job.kept_events(),
+    // without a host trace, no other shapes exist
+    let shapes = true;
+    let (device, notes) = match job.slice {
+        Some(slice) => read_slice(device, job, slice, shapes, progress)?,
+        None => (device_tables(device, job, shapes)?, vec![]),
     };
-    let device = device_tables(device, options, job.cache.as_ref())?;
-    Ok(JobTraces::plain(None, device))
+    Ok(JobTraces::plain(None, device, notes))
 }
 
 /// Opens both traces.
@@ -698,22 +624,14 @@ fn open_pair(
 /// Reads both traces in parallel.
 fn read_pair(
     job: &LinkJob,
-    host: &PathBuf,
-    progress: &Progress,
+    host: InputFile,
+    device: InputFile,
 ) -> Result<(HostTrace, DeviceTrace), RunError> {
-    let [host, device] = open_pair(job, host, progress)?;
-    let options = KinetoReadOptions {
-        threads: job.threads.max(1),
-        // the host trace has the shapes; reading them twice takes time and memory
-        shapes: false,
-        keep: job.kept_events(),
-    };
+    // the host trace has the shapes; reading them twice takes time and memory
+    let read_device_trace = || device_tables(device, job, false);
     // only one thread is allowed
     if job.threads <= 1 {
-        return Ok((
-            host_tables(host, job)?,
-            device_tables(device, options, job.cache.as_ref())?,
-        ));
+        return Ok((host_tables(host, job)?, read_device_trace()?));
     }
     let host = Mutex::new(Some(host));
     let read_host_trace = || {
@@ -722,7 +640,7 @@ fn read_pair(
     };
     std::thread::scope(|scope| {
         let reading = std::thread::Builder::new().spawn_scoped(scope, read_host_trace);
-        let device = device_tables(device, options, job.cache.as_ref());
+        let device = read_device_trace();
         // the error of the device trace waits, so that a wrong --host is reported first
         let host = match reading {
             Ok(reading) => reading.join().map_err(|_| host_reader_failed())?,
@@ -738,60 +656,61 @@ fn host_reader_failed() -> Failure {
     Failure::new("reading the host trace failed")
 }
 
-/// Settings for reading a slice of a device trace.
-#[derive(Clone, Copy)]
-pub(crate) struct SliceReading<'j> {
-    pub(crate) slice: TraceSlice,
-    pub(crate) options: KinetoReadOptions,
-    pub(crate) steps_by: Option<&'j StepPattern>,
-}
-
 /// Reads a slice of a device trace. Returns notes on the slice. A Kineto file is read twice, the
 /// first time to locate the slice. Other inputs are read completely.
-pub(crate) fn read_slice(
+fn read_slice(
     input: InputFile,
-    how: SliceReading<'_>,
+    job: &LinkJob,
+    slice: TraceSlice,
+    shapes: bool,
     progress: &Progress,
 ) -> Result<(DeviceTrace, Vec<String>), RunError> {
     expect_device(&input, WantedTrace::Device)?;
-    let name = input.name.clone();
-    let again = match (&input.stored_path, input.kind) {
-        (Some(path), InputKind::KinetoTrace) => Some(path.clone()),
+    let (name, options) = (input.name.clone(), job.read_options(shapes));
+    let again = match input.kind {
+        InputKind::KinetoTrace => input.stored_path.clone(),
         _ => None,
     };
-    let Some(path) = again else {
-        let mut device = read_device_with(input, how.options)?;
-        let note = mark_steps(&mut device, how.steps_by);
-        let window = device.window();
-        let chosen = choose_slice(&device, window, how.slice, name.clone())?;
-        let notes = note.into_iter().chain([chosen.note.clone()]).collect();
-        chosen.cut(&mut device);
-        expect_events(&device, window, how.slice, name)?;
-        return Ok((device, notes));
+    let mut outline = match again {
+        Some(_) => read_kineto_outline(input, job, options)?,
+        None => TraceOutline::of_trace(read_device_with(input, options)?),
     };
-    let mut outline = read_kineto_outline(input, how)?;
-    let note = mark_steps(&mut outline.trace, how.steps_by);
-    let chosen = choose_slice(&outline.trace, outline.window, how.slice, name.clone())?;
-    let slice = outline.slice(chosen.time);
+    let note = job.mark_steps(&mut outline.trace);
     let window = outline.window;
-    drop(outline);
-    let content = input::open(&path, progress)?.content;
-    let read = etlink_kineto::read_slice(content, how.options, &slice);
-    let mut device = read.map_err(|cause| RunError::unreadable(&name, cause))?;
+    let chosen = choose_slice(&outline.trace, window, slice, name.clone())?;
     let notes = note.into_iter().chain([chosen.note.clone()]).collect();
-    chosen.cut(&mut device);
-    etlink_link::judge_rows(&mut device);
-    expect_events(&device, window, how.slice, name)?;
+    let device = match again {
+        Some(path) => {
+            let events = outline.slice(chosen.time);
+            drop(outline);
+            let content = input::open(&path, progress)?.content;
+            let read = etlink_kineto::read_slice(content, options, &events);
+            let mut device = read.map_err(|cause| RunError::unreadable(&name, cause))?;
+            chosen.cut(&mut device);
+            etlink_link::judge_rows(&mut device);
+            device
+        }
+        None => {
+            chosen.cut(&mut outline.trace);
+            outline.trace
+        }
+    };
+    expect_events(&device, window, slice, name)?;
     Ok((device, notes))
 }
 
 /// Reads what determines the slices of a Kineto file.
-fn read_kineto_outline(input: InputFile, how: SliceReading<'_>) -> Result<TraceOutline, RunError> {
-    let is_step = |text: &str| how.steps_by.is_some_and(|pattern| pattern.is_match(text));
+fn read_kineto_outline(
+    input: InputFile,
+    job: &LinkJob,
+    options: KinetoReadOptions,
+) -> Result<TraceOutline, RunError> {
+    let pattern = job.steps_by.as_ref();
+    let is_step = |text: &str| pattern.is_some_and(|pattern| pattern.is_match(text));
     // locating a slice needs neither frames nor details
     let outlined = KinetoReadOptions {
         keep: KeepEvents::Graph,
-        ..how.options
+        ..options
     };
     let outline = etlink_kineto::read_outline(input.content, outlined, &is_step);
     outline.map_err(|cause| RunError::unreadable(input.name, cause))
@@ -802,13 +721,10 @@ pub(crate) fn read_extent(
     job: &LinkJob,
     progress: &Progress,
 ) -> Result<Option<TraceExtent>, RunError> {
-    let Some(slice) = job.slice else {
-        return Ok(None);
-    };
     let mut input = input::open(&job.device, progress)?;
     choose_process(&mut input, job)?;
     let mut outline = match input.kind {
-        InputKind::KinetoTrace => read_kineto_outline(input, job.slicing(slice, false))?,
+        InputKind::KinetoTrace => read_kineto_outline(input, job, job.read_options(false))?,
         InputKind::EtPlus => {
             let name = input.name.clone();
             let content = read_merged(input, job.threads, progress)?;
@@ -816,7 +732,7 @@ pub(crate) fn read_extent(
         }
         _ => TraceOutline::of_trace(read_device(input, job.threads, false)?),
     };
-    mark_steps(&mut outline.trace, job.steps_by.as_ref());
+    job.mark_steps(&mut outline.trace);
     Ok(TraceExtent::of_outline(&outline))
 }
 
@@ -852,14 +768,6 @@ fn empty_slice(name: String, slice: TraceSlice, why: String) -> RunError {
     Failure::new(format!("{name}: {slice} selects nothing: {why}")).into()
 }
 
-/// Marks the steps that a pattern matches. Without a pattern, returns a note on excluded ranges.
-fn mark_steps(device: &mut DeviceTrace, steps_by: Option<&StepPattern>) -> Option<String> {
-    match steps_by {
-        Some(pattern) => pattern.mark_steps(device),
-        None => RankSteps::excluded_note(device),
-    }
-}
-
 /// Reads the part of a host trace that belongs to a slice of its device trace: by ids, or all of it
 /// if ops have no ids.
 fn host_of_slice(
@@ -892,17 +800,14 @@ fn host_tables(input: InputFile, job: &LinkJob) -> Result<HostTrace, RunError> {
 }
 
 /// Reads a device trace, from the cache if possible.
-fn device_tables(
-    input: InputFile,
-    options: KinetoReadOptions,
-    cache: Option<&ReadCache>,
-) -> Result<DeviceTrace, RunError> {
+fn device_tables(input: InputFile, job: &LinkJob, shapes: bool) -> Result<DeviceTrace, RunError> {
+    let options = job.read_options(shapes);
     let reading = if !input.kind.has_processes() {
         TraceReading::of_device(options)
     } else {
         None
     };
-    match (cache, input.stored_path.clone(), reading) {
+    match (&job.cache, input.stored_path.clone(), reading) {
         (Some(cache), Some(path), Some(reading)) => {
             cache.read(&path, reading, || read_device_with(input, options))
         }
@@ -1024,21 +929,11 @@ pub fn read_for_figures(
     job: &LinkJob,
     progress: &Progress,
 ) -> Result<(DeviceTrace, Vec<String>), RunError> {
-    let options = KinetoReadOptions {
-        threads: job.threads,
-        shapes: true,
-        keep: job.keep,
-    };
     expect_device(&input, WantedTrace::Table)?;
     if let Some(slice) = job.slice {
-        let how = SliceReading {
-            slice,
-            options,
-            steps_by: job.steps_by.as_ref(),
-        };
-        return read_slice(input, how, progress);
+        return read_slice(input, job, slice, true, progress);
     }
-    let mut trace = device_tables(input, options, job.cache.as_ref())?;
-    let note = mark_steps(&mut trace, job.steps_by.as_ref());
+    let mut trace = device_tables(input, job, true)?;
+    let note = job.mark_steps(&mut trace);
     Ok((trace, note.into_iter().collect()))
 }

@@ -19,7 +19,7 @@ use crate::error::RunError;
 use crate::input::database::event_rows;
 use crate::input::{self, InputKind};
 use crate::storage::{self, StoredKind};
-use crate::text::file_name;
+use crate::text::has_ending;
 use bytesize::ByteSize;
 use etlink_flight_recorder::{MAX_DUMP_BYTES, MAX_DUMP_VALUES};
 use gate::{MemoryGate, OverBudget};
@@ -73,15 +73,12 @@ const PER_THREAD: u64 = 2_000_000;
 
 /// Returns the peak memory per byte of a device trace, in percent, by its recorder.
 fn device_percent(path: &Path) -> u64 {
-    let name = file_name(path).to_lowercase();
-    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
-    let plain = plain.unwrap_or(&name);
-    if plain.ends_with(".xplane.pb") {
+    if has_ending(path, &[".xplane.pb"]) {
         return PROFILE_PERCENT;
     }
     // The names of PyTorch's traces identify them. Opening every file of a large run takes time.
-    let is_named_so = plain.ends_with("_results.json")
-        || plain.ends_with(".trace.json") && !plain.ends_with(".pt.trace.json");
+    let is_named_so = has_ending(path, &["_results.json", ".trace.json"])
+        && !has_ending(path, &[".pt.trace.json"]);
     // Reading a pipe would block and lose its first bytes.
     if !is_named_so || !storage::is_file(path) {
         return DEVICE_PERCENT;
@@ -159,14 +156,11 @@ impl RankMemory {
 
     /// Adds the memory of the work on the traces. Their events are unknown before reading, so the
     /// estimate for linking decides when a rank may begin. A refusal states this figure.
-    pub(crate) fn for_work(self, work: RankOperation) -> RankMemory {
-        RankMemory {
-            at_work: match self.events {
-                0 => 0,
-                events => work.bytes_of_events(events),
-            },
-            ..self
+    pub(crate) fn for_work(mut self, work: RankOperation) -> RankMemory {
+        if self.events > 0 {
+            self.at_work = work.bytes_of_events(self.events);
         }
+        self
     }
 
     /// Returns the memory stated in a refusal: no less than a measurement would find.
@@ -187,25 +181,24 @@ impl RankMemory {
 
     /// Estimates the memory of one of several processes in the same database. Processes of a run
     /// are similar, so twice an equal share suffices.
-    pub fn of_one_process(self, processes: usize) -> RankMemory {
+    pub fn of_one_process(mut self, processes: usize) -> RankMemory {
         let share = self.bytes / (processes.max(1) as u64);
-        RankMemory {
-            bytes: self.bytes.min(share.saturating_mul(2)),
-            ..self
-        }
+        self.bytes = self.bytes.min(share.saturating_mul(2));
+        self
     }
 
     /// Adds another device trace that is read with the rank.
-    pub fn and(self, device: Option<&Path>) -> RankMemory {
+    pub fn and(mut self, device: Option<&Path>) -> RankMemory {
         let other = RankMemory::of(None, device);
-        let files = self.files.into_iter().chain(other.files).collect();
-        RankMemory {
-            files,
-            unpacked: self.unpacked.saturating_add(other.unpacked),
-            bytes: self.bytes.saturating_add(other.bytes),
-            is_unknown: self.is_unknown || other.is_unknown,
-            ..self
-        }
+        self.is_unknown |= other.is_unknown;
+        self.with(other.files, other.unpacked, other.bytes)
+    }
+
+    fn with(mut self, files: Vec<PathBuf>, unpacked: u64, bytes: u64) -> RankMemory {
+        self.files.extend(files);
+        self.unpacked = self.unpacked.saturating_add(unpacked);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self
     }
 
     /// Adds the rank's flight recorder dump.
@@ -219,31 +212,19 @@ impl RankMemory {
         // each value takes at least one byte
         let values = size.min(MAX_DUMP_VALUES);
         let need = size.saturating_add(values.saturating_mul(DUMP_VALUE_BYTES));
-        let files = self.files.into_iter().chain([path.to_owned()]).collect();
-        RankMemory {
-            files,
-            unpacked: self.unpacked.saturating_add(size),
-            bytes: self.bytes.saturating_add(need),
-            ..self
-        }
+        self.with(vec![path.to_owned()], size, need)
     }
 
     /// Adds the memory to keep all events of the device trace with their text.
     pub fn with_details(self, device: Option<&Path>) -> RankMemory {
         let size = device.map_or(0, |device| unpacked::unpacked_size(device).unwrap_or(0));
-        let details = percent_of(size, DETAILS_PERCENT);
-        RankMemory {
-            bytes: self.bytes.saturating_add(details),
-            ..self
-        }
+        self.with(vec![], 0, percent_of(size, DETAILS_PERCENT))
     }
 
     /// Adapts the estimate for a rank that follows others in the same process.
-    pub fn in_turn(self) -> RankMemory {
-        RankMemory {
-            bytes: percent_of(self.bytes, IN_TURN_PERCENT),
-            ..self
-        }
+    pub fn in_turn(mut self) -> RankMemory {
+        self.bytes = percent_of(self.bytes, IN_TURN_PERCENT);
+        self
     }
 }
 

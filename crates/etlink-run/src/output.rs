@@ -149,42 +149,29 @@ impl Target {
 
     /// Like [`Target::new`], for a trace that only Perfetto reads; JSON on standard output.
     pub fn perfetto(path: &Path, overwrite: bool) -> Result<Target, RunError> {
-        let name = path.to_string_lossy().to_lowercase();
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        let format = if plain.ends_with(".pftrace") {
+        let name = lower_name(path);
+        let is_protobuf = name.ends_with(".pftrace") || name.ends_with(".pftrace.gz");
+        let format = if is_protobuf {
             OutputFormat::Perfetto
         } else {
             OutputFormat::Chrome
         };
-        if is_file_place(path) && format == OutputFormat::Chrome && !plain.ends_with(".trace.json")
-        {
-            let remedy = "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz";
-            return Err(wrong_ending(path, "a Perfetto trace", remedy));
-        }
+        let endings = [".pftrace", ".pftrace.gz", ".trace.json", ".trace.json.gz"];
+        let remedy = "use .pftrace, .pftrace.gz, .trace.json or .trace.json.gz";
+        check_ending(path, "a Perfetto trace", &endings, remedy)?;
         Target::new(path, Some(format), overwrite)
     }
 
     /// Like [`Target::new`], for Chrome's trace events, which may have any JSON name.
     pub fn chrome(path: &Path, overwrite: bool) -> Result<Target, RunError> {
-        let name = lower_name(path);
-        let plain = name.strip_suffix(".gz").unwrap_or(&name);
-        if is_file_place(path) && !plain.ends_with(".json") {
-            let remedy = "use .trace.json or .json, optionally with .gz";
-            return Err(wrong_ending(path, "Chrome trace events", remedy));
-        }
+        let remedy = "use .trace.json or .json, optionally with .gz";
+        check_ending(path, "Chrome trace events", &[".json", ".json.gz"], remedy)?;
         Target::new(path, Some(OutputFormat::Chrome), overwrite)
     }
 
     /// Like [`Target::new`], for a page, whose format is fixed.
     pub fn page(path: &Path, overwrite: bool) -> Result<Target, RunError> {
-        let name = path.to_string_lossy().to_lowercase();
-        if is_file_place(path)
-            && ![".html", ".htm"]
-                .iter()
-                .any(|ending| name.ends_with(ending))
-        {
-            return Err(wrong_ending(path, "an HTML page", "use .html"));
-        }
+        check_ending(path, "an HTML page", &[".html", ".htm"], "use .html")?;
         // the caller encodes the content, so any format other than Perfetto's works
         Target::new(path, Some(OutputFormat::EtPlus), overwrite)
     }
@@ -361,12 +348,22 @@ pub fn refuse_input_folder<'a>(
     }
 }
 
-/// Returns true if a path leads to a file or object, whose name states its content.
-fn is_file_place(path: &Path) -> bool {
-    matches!(
-        place::PathKind::find(path),
-        place::PathKind::File(_) | place::PathKind::Object
-    )
+/// Refuses a file name without one of the endings of its content. Pipes and standard output have
+/// any name.
+fn check_ending(
+    path: &Path,
+    content: &str,
+    endings: &[&str],
+    remedy: &str,
+) -> Result<(), RunError> {
+    let place = place::PathKind::find(path);
+    let is_file = matches!(place, place::PathKind::File(_) | place::PathKind::Object);
+    let name = lower_name(path);
+    if !is_file || endings.iter().any(|ending| name.ends_with(ending)) {
+        return Ok(());
+    }
+    let what = format!(": the file name does not fit {content}");
+    Err(Failure::about(path.display(), what).advise(remedy).into())
 }
 
 /// Refuses a URL that cannot be written, before hours of work.
@@ -376,11 +373,6 @@ fn check_object(path: &Path, overwrite: bool) -> Result<(), RunError> {
 }
 
 /// Creates the error for a file name that does not fit the content.
-fn wrong_ending(path: &Path, content: &str, remedy: &str) -> RunError {
-    let what = format!(": the file name does not fit {content}");
-    Failure::about(path.display(), what).advise(remedy).into()
-}
-
 /// Creates the error for an output that is an input.
 pub(crate) fn is_input(path: &Path) -> RunError {
     let input = Failure::about(path.display(), " is also an input");

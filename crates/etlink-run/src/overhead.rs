@@ -2,7 +2,8 @@
 
 use crate::error::RunError;
 use crate::run_files::ManifestEntry;
-use crate::slice::{SliceSyntax, parse_time};
+use crate::slice::parse_time;
+use crate::text::SyntaxError;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkedTrace, RecordingOverhead};
 use etlink_model::{DeviceTrace, DurationNs, HostTrace, Setting, command_only};
@@ -24,17 +25,14 @@ pub enum Overhead {
     Step(DurationNs),
 }
 
-/// Error of a text that names no treatment of the overhead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "give keep, remove, or the time of a step without recording, such as 25.9ms (s, ms, us, ns)"
-)]
-pub struct OverheadSyntax;
+const NO_OVERHEAD: SyntaxError = SyntaxError(
+    "give keep, remove, or the time of a step without recording, such as 25.9ms (s, ms, us, ns)",
+);
 
 impl FromStr for Overhead {
-    type Err = OverheadSyntax;
+    type Err = SyntaxError;
 
-    fn from_str(text: &str) -> Result<Overhead, OverheadSyntax> {
+    fn from_str(text: &str) -> Result<Overhead, SyntaxError> {
         match text {
             "keep" => return Ok(Overhead::Keep),
             "remove" => return Ok(Overhead::Remove),
@@ -42,9 +40,7 @@ impl FromStr for Overhead {
         }
         match parse_time(text) {
             Ok(step) if step.0 > 0 => Ok(Overhead::Step(step)),
-            Ok(_) | Err(SliceSyntax::Time | SliceSyntax::Steps | SliceSyntax::Backwards) => {
-                Err(OverheadSyntax)
-            }
+            _ => Err(NO_OVERHEAD),
         }
     }
 }
@@ -197,7 +193,7 @@ mod tests {
         assert_eq!("keep".parse(), Ok(Overhead::Keep));
         assert_eq!("remove".parse(), Ok(Overhead::Remove));
         for text in ["", "25.9", "0ms", "-3ms", "fast"] {
-            assert_eq!(text.parse::<Overhead>(), Err(OverheadSyntax), "{text}");
+            assert_eq!(text.parse::<Overhead>(), Err(NO_OVERHEAD), "{text}");
         }
     }
 }

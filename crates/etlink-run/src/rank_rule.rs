@@ -5,32 +5,18 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Rule that determined the rank of traces.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RankRule {
-    /// The rank is unknown.
-    #[default]
-    Unknown,
-    /// The file's name, which follows this layout.
-    Name(Cow<'static, str>),
-    /// The trace's content; names in this layout do not contain the rank.
-    Content(Option<Cow<'static, str>>),
-    /// The recording's manifest.
-    Manifest,
-    /// The processes listed in a report.
-    Processes(Cow<'static, str>),
-    /// The name of the traces' folder.
-    Folder,
-    /// Local ranks in the names, and the order of the nodes.
-    Nodes,
-    /// The folder has only one host trace and one device trace.
-    OnlyPair,
-    /// The rank lacks a host or a device trace, and only one such file is left.
-    OnlyLeft,
+/// Rule that determined the rank of traces, as the words after "by".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankRule(Cow<'static, str>);
+
+impl Default for RankRule {
+    fn default() -> RankRule {
+        RankRule::UNKNOWN
+    }
 }
 
 /// Layouts of tools' file names, in lower case, which end in the rank or have it after a word.
-static NAME_LAYOUTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+static NAME_LAYOUTS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
     let layouts = [
         (r"-tp-\d", "SGLang's names, `<time>-TP-N`"),
         (r"_pp\d+_tp\d", "vLLM's names, `dp0_pp0_tp0_…_rankN`"),
@@ -56,43 +42,49 @@ static NAME_LAYOUTS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 });
 
 impl RankRule {
+    pub(crate) const UNKNOWN: RankRule = RankRule::of("the file name, since the rank is unknown");
+    pub(crate) const CONTENT: RankRule = RankRule::of("the rank stated in the trace");
+    pub(crate) const MANIFEST: RankRule = RankRule::of("the recording's manifest");
+    pub(crate) const FOLDER: RankRule = RankRule::of("the folder name");
+    pub(crate) const NODES: RankRule = RankRule::of("the local ranks of consecutive nodes");
+    pub(crate) const ONLY_PAIR: RankRule = RankRule::of("being the only trace of its kind");
+    pub(crate) const ONLY_LEFT: RankRule =
+        RankRule::of("being the only trace without a rank, and only one rank lacks a trace");
+
+    pub(crate) const fn of(words: &'static str) -> RankRule {
+        RankRule(Cow::Borrowed(words))
+    }
+
+    /// Returns the rule for the processes that a report lists.
+    pub(crate) fn of_processes(what: &str) -> RankRule {
+        RankRule(format!("{what}, for the processes of a report").into())
+    }
+
     /// Returns the rule for a name that contains a rank.
     pub(crate) fn of_name(stem: &str) -> RankRule {
         let lower = stem.to_lowercase();
         let mut known = NAME_LAYOUTS.iter();
         let known = known.find(|(pattern, _)| pattern.is_match(&lower));
-        let layout: &str = match known {
+        RankRule::of(match known {
             Some((_, layout)) => layout,
             None if lower.contains("rank") => "`rank` in the name",
             None => "the number in the name",
-        };
-        RankRule::Name(layout.into())
+        })
     }
 
     /// Returns the rule for a trace that states its rank, while its name does not.
     pub(crate) fn of_content(stem: &str) -> RankRule {
-        let is_tensorboard = stem.ends_with(".pt.trace");
-        RankRule::Content(is_tensorboard.then(|| "<worker>.<time>.pt.trace".into()))
+        if stem.ends_with(".pt.trace") {
+            RankRule::of(
+                "the rank stated in the trace (TensorBoard handler names, `<worker>.<time>.pt.trace`)",
+            )
+        } else {
+            RankRule::CONTENT
+        }
     }
 
-    /// Describes the rule, as the words after "by".
-    pub(crate) fn describe(&self) -> String {
-        match self {
-            RankRule::Unknown => "the file name, since the rank is unknown".to_owned(),
-            RankRule::Name(layout) => layout.to_string(),
-            RankRule::Content(None) => "the rank stated in the trace".to_owned(),
-            RankRule::Content(Some(names)) => {
-                format!("the rank stated in the trace (TensorBoard handler names, `{names}`)")
-            }
-            RankRule::Manifest => "the recording's manifest".to_owned(),
-            RankRule::Processes(what) => format!("{what}, for the processes of a report"),
-            RankRule::Folder => "the folder name".to_owned(),
-            RankRule::Nodes => "the local ranks of consecutive nodes".to_owned(),
-            RankRule::OnlyPair => "being the only trace of its kind".to_owned(),
-            RankRule::OnlyLeft => {
-                "being the only trace without a rank, and only one rank lacks a trace".to_owned()
-            }
-        }
+    pub(crate) fn describe(&self) -> &str {
+        &self.0
     }
 }
 
@@ -138,7 +130,8 @@ mod tests {
             ("my_rank_trace_3", "`rank` in the name"),
             ("host_1", "the number in the name"),
         ] {
-            let said = RankRule::of_name(stem).describe();
+            let rule = RankRule::of_name(stem);
+            let said = rule.describe();
             assert!(said.contains(layout), "{stem}: {said}");
         }
     }

@@ -116,15 +116,6 @@ impl TraceReading {
     }
 }
 
-/// First line of an entry: the file and its state.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct EntryKey {
-    etlink: &'static str,
-    layout: u32,
-    state: FileState,
-    read: TraceReading,
-}
-
 impl ReadCache {
     /// Creates a cache in a folder, which is created on the first write.
     pub fn new(folder: PathBuf) -> ReadCache {
@@ -183,47 +174,25 @@ impl ReadCache {
         if !self.keeps_traces {
             return parse();
         }
-        let Some(before) = entry_key(trace, reading) else {
-            return parse();
-        };
-        let entry = self.entry_path(trace, reading);
-        let found = read_entry(&entry, &before, borsh::from_slice);
-        match found {
-            Ok(Some((tables, written))) => {
-                if self.is_first_time(trace) {
-                    let mut usage = self.lock();
-                    usage.found += 1;
-                    usage.oldest = earlier(usage.oldest, written);
-                }
-                return Ok(tables);
+        let place = trace.canonicalize();
+        let name = hash_of(&(place.as_deref().unwrap_or(trace), reading));
+        // the name is the same for all states of the trace, so that a new state replaces the old one
+        let name = format!("{name:016x}.parsed");
+        let key = || first_line(&(LAYOUT, FileState::now(trace)?, reading));
+        let (tables, kept) = self.kept(&name, key, || has_settled(trace), parse)?;
+        match kept {
+            Kept::Found(written) if self.is_first_time(trace) => {
+                let mut usage = self.lock();
+                usage.found += 1;
+                usage.oldest = earlier(usage.oldest, written);
             }
-            Ok(None) => {}
-            Err(error) => self.note_unread(&entry, &error),
-        }
-        let tables = parse()?;
-        // a trace that changed meanwhile matches neither state
-        if entry_key(trace, reading).as_ref() == Some(&before) && has_settled(trace) {
-            let tables_to = |out: &mut dyn Write| borsh::to_writer(out, &tables);
-            match self.write_entry(&entry, &before, tables_to) {
-                Ok(()) => {
-                    self.is_first_time(trace);
-                    self.lock().stored += 1;
-                }
-                Err(error) => self.note_problem(&entry, &error),
+            Kept::Stored => {
+                self.is_first_time(trace);
+                self.lock().stored += 1;
             }
+            Kept::Found(_) | Kept::Made => {}
         }
         Ok(tables)
-    }
-
-    /// Returns the path of a trace's entry, the same for all its states, so that a new state
-    /// replaces the old one.
-    fn entry_path(&self, trace: &Path, reading: TraceReading) -> PathBuf {
-        // the first line resolves collisions of the hash
-        let mut hasher = DefaultHasher::new();
-        let place = trace.canonicalize();
-        place.as_deref().unwrap_or(trace).hash(&mut hasher);
-        reading.hash(&mut hasher);
-        self.folder.join(format!("{:016x}.parsed", hasher.finish()))
     }
 
     /// Returns a report's result for a rank, from its entry if there is one; then calls `found`.
@@ -237,22 +206,26 @@ impl ReadCache {
         found: impl FnOnce(),
         make: impl FnOnce() -> Result<V, RunError>,
     ) -> Result<V, RunError> {
-        let mut hasher = DefaultHasher::new();
-        rank.settings.hash(&mut hasher);
-        rank.files.hash(&mut hasher);
-        let count = |written| {
+        let name = format!("{:016x}.made", hash_of(&(rank.settings, &rank.files)));
+        let key = || {
+            let beside = rank.beside.iter().filter(|path| storage::exists(path));
+            let paths = rank
+                .paths
+                .iter()
+                .copied()
+                .chain(beside.map(PathBuf::as_path));
+            let states: Option<Vec<FileState>> = paths.map(FileState::now).collect();
+            first_line(&(self.build.as_deref()?, states?, &rank.files, rank.settings))
+        };
+        let (made, kept) = self.kept(&name, key, || rank.has_settled(), make)?;
+        if let Kept::Found(written) = kept {
             let mut usage = self.lock();
             usage.found_results += 1;
             usage.oldest_result = earlier(usage.oldest_result, written);
             drop(usage);
             found();
-        };
-        let key = |moment| match moment {
-            Moment::Before => self.result_key(rank),
-            Moment::After if rank.has_settled() => self.result_key(rank),
-            Moment::After => None,
-        };
-        self.kept(hasher.finish(), key, count, make)
+        }
+        Ok(made)
     }
 
     /// Returns what was found in a folder, from its entry if there is one. Otherwise calls `find` and
@@ -268,73 +241,40 @@ impl ReadCache {
     ) -> Result<V, RunError> {
         // The same relative path is another folder in another working folder.
         let place = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let mut hasher = DefaultHasher::new();
-        ("listing", folder, &place).hash(&mut hasher);
-        let key = |_| {
-            first_line(&ResultKey {
-                etlink: env!("CARGO_PKG_VERSION"),
-                build: self.build.as_deref()?,
-                states: &[],
-                files: &format!("{}, {}, {}", folder.display(), place.display(), facts()?),
-                settings: &[],
-            })
-        };
-        self.kept(hasher.finish(), key, |_| (), find)
+        let name = format!("{:016x}.made", hash_of(&("listing", folder, &place)));
+        let key = || first_line(&(self.build.as_deref()?, folder, &place, facts()?));
+        Ok(self.kept(&name, key, || true, find)?.0)
     }
 
-    /// Returns the content of an entry with this key; then calls `found`. Otherwise calls `make` and
-    /// stores its result, if the key is the same after it.
+    /// Returns the content of an entry with this key, if there is one. Otherwise calls `make`, and
+    /// stores its result if the files have settled and the key is the same after it.
     fn kept<V: BorshSerialize + BorshDeserialize>(
         &self,
-        name: u64,
-        key: impl Fn(Moment) -> Option<String>,
-        found: impl FnOnce(Option<SystemTime>),
+        name: &str,
+        key: impl Fn() -> Option<String>,
+        has_settled: impl Fn() -> bool,
         make: impl FnOnce() -> Result<V, RunError>,
-    ) -> Result<V, RunError> {
-        let Some(before) = key(Moment::Before) else {
-            return make();
+    ) -> Result<(V, Kept), RunError> {
+        let Some(before) = key() else {
+            return Ok((make()?, Kept::Made));
         };
-        let entry = self.folder.join(format!("{name:016x}.made"));
-        match read_entry(&entry, &before, |made| borsh::from_slice(made)) {
-            Ok(Some((made, written))) => {
-                found(written);
-                return Ok(made);
-            }
+        let entry = self.folder.join(name);
+        match read_entry(&entry, &before, |content| borsh::from_slice(content)) {
+            Ok(Some((content, written))) => return Ok((content, Kept::Found(written))),
             Ok(None) => {}
             Err(error) => self.note_unread(&entry, &error),
         }
         let made = make()?;
         // files that changed meanwhile match neither state
-        if key(Moment::After).as_ref() == Some(&before) {
-            let made_to = |out: &mut dyn Write| borsh::to_writer(out, &made);
-            if let Err(error) = self.write_entry(&entry, &before, made_to) {
-                self.note_problem(&entry, &error);
-            }
+        if !has_settled() || key().as_ref() != Some(&before) {
+            return Ok((made, Kept::Made));
         }
-        Ok(made)
-    }
-
-    /// Returns the first line of a rank's entry for the current files; `None` if it cannot be
-    /// cached.
-    fn result_key(&self, rank: &RankKey<'_>) -> Option<String> {
-        let mut states = vec![];
-        for path in &rank.paths {
-            states.push(Some(FileState::now(path)?));
+        let content = |out: &mut dyn Write| borsh::to_writer(out, &made);
+        if let Err(error) = self.write_entry(&entry, &before, content) {
+            self.note_problem(&entry, &error);
+            return Ok((made, Kept::Made));
         }
-        for path in &rank.beside {
-            states.push(if storage::exists(path) {
-                Some(FileState::now(path)?)
-            } else {
-                None
-            });
-        }
-        first_line(&ResultKey {
-            etlink: env!("CARGO_PKG_VERSION"),
-            build: self.build.as_deref()?,
-            states: &states,
-            files: &rank.files,
-            settings: rank.settings,
-        })
+        Ok((made, Kept::Stored))
     }
 
     fn write_entry(
@@ -414,22 +354,14 @@ impl RankKey<'_> {
     }
 }
 
-/// Moment of looking at files: before or after the result is made of them.
-#[derive(Clone, Copy)]
-enum Moment {
-    Before,
-    After,
-}
-
-/// First line of an entry: the rank, the state of its files, and the settings.
-#[derive(Serialize)]
-struct ResultKey<'p> {
-    etlink: &'static str,
-    build: &'p str,
-    /// State of each file; `None` if it does not exist.
-    states: &'p [Option<FileState>],
-    files: &'p str,
-    settings: &'p [(String, String)],
+/// Origin of an entry's content.
+enum Kept {
+    /// An entry, with its time of writing.
+    Found(Option<SystemTime>),
+    /// Made, and stored in an entry.
+    Stored,
+    /// Made, and not stored.
+    Made,
 }
 
 /// State of a file: a changed file has another one.
@@ -474,20 +406,16 @@ impl FileState {
     }
 }
 
-/// Returns the first line of a trace's entry for the current file; `None` if it is no file.
-fn entry_key(trace: &Path, reading: TraceReading) -> Option<String> {
-    let state = FileState::now(trace)?;
-    let key = EntryKey {
-        etlink: env!("CARGO_PKG_VERSION"),
-        layout: LAYOUT,
-        state,
-        read: reading,
-    };
-    first_line(&key)
+/// Returns the name of an entry; its first line resolves collisions.
+fn hash_of(identity: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    identity.hash(&mut hasher);
+    hasher.finish()
 }
 
+/// Returns the first line of an entry: all that its content depends on.
 fn first_line(key: &impl Serialize) -> Option<String> {
-    let key = serde_json::to_string(key).ok()?;
+    let key = serde_json::to_string(&(env!("CARGO_PKG_VERSION"), key)).ok()?;
     Some(key + "\n")
 }
 
@@ -563,7 +491,7 @@ fn read_entry<T>(
 /// Returns true if a first line may belong to another state or version.
 fn is_key(line: &[u8]) -> bool {
     let is_whole = line.ends_with(b"\n");
-    is_whole && serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(line).is_ok()
+    is_whole && serde_json::from_slice::<Vec<serde_json::Value>>(line).is_ok()
 }
 
 fn unpacked(stored: impl BufRead) -> io::Result<Vec<u8>> {

@@ -494,7 +494,7 @@ impl RunSet {
     ) -> Result<Vec<T>, RunError> {
         let job = |index| job(self.entry(index));
         let results = keeping(&self.gate, self.threads, job);
-        results.map_err(|kept| self.too_large(self.len(), kept.needed))
+        results.map_err(|needed| self.too_large(self.len(), needed))
     }
 
     /// Creates the error for results of `ranks` ranks that take more memory than available.
@@ -842,10 +842,8 @@ impl<'s> RankEntry<'s> {
     /// Reads and links the rank with these settings. Waits or fails if memory is short.
     pub(crate) fn link_job(self, job: &LinkJob) -> Result<(LinkedTrace, JobReport), RunError> {
         loop {
-            let watch = RankWatch::new(&self.set.gate, self.index);
-            let progress = self.set.options.progress.clone();
-            let progress = progress.with_memory(watch.clone());
-            let error = match job::link_files(job, &progress) {
+            let (watch, progress) = self.watched();
+            let error = match job::link_opened(job, None, &progress) {
                 Ok(linked) => return Ok(linked),
                 Err(error) => error,
             };
@@ -869,9 +867,7 @@ impl<'s> RankEntry<'s> {
         job: &LinkJob,
         device: DeviceTrace,
     ) -> Result<LinkedTrace, Option<RunError>> {
-        let watch = RankWatch::new(&self.set.gate, self.index);
-        let progress = self.set.options.progress.clone();
-        let progress = progress.with_memory(watch.clone());
+        let (watch, progress) = self.watched();
         let error = match job::link_read(job, device, &progress) {
             Ok(linked) => return Ok(linked),
             Err(error) => error,
@@ -896,8 +892,14 @@ impl<'s> RankEntry<'s> {
 
     /// Returns the progress of this rank alone. Reads through it wait if memory is short.
     pub fn watched_progress(self) -> Progress {
+        self.watched().1
+    }
+
+    /// Returns a watch of the rank's memory, and progress that the watch stops.
+    fn watched(self) -> (RankWatch, Progress) {
+        let watch = RankWatch::new(&self.set.gate, self.index);
         let progress = self.set.options.progress.clone();
-        progress.with_memory(RankWatch::new(&self.set.gate, self.index))
+        (watch.clone(), progress.with_memory(watch))
     }
 
     /// Marks the rank's result as cached, so that its memory is no measure for other ranks.
@@ -941,7 +943,8 @@ impl<'s> RankEntry<'s> {
         self.set.gate.may_keep()
     }
 
-    /// Opens the single file of the rank, regardless of its content.
+    /// Opens the written graph or the device trace of the rank, and selects its process in a report
+    /// of several.
     ///
     /// # Errors
     /// Fails if the file cannot be opened, is a folder or is empty.
@@ -954,27 +957,13 @@ impl<'s> RankEntry<'s> {
         Ok(input)
     }
 
-    /// Opens the rank's device trace, and selects its process in a report of several.
-    ///
-    /// # Errors
-    /// Fails if the rank has no device trace, or it cannot be opened.
-    pub fn open_device(self) -> Result<InputFile, RunError> {
-        let files = self.files();
-        let device = files.device.as_ref().ok_or_else(|| no_device(files))?;
-        let mut input = input::open(device, &self.watched_progress())?;
-        input.process = files.process;
-        Ok(input)
-    }
-
     /// Reads the rank's traces and links them, or reads its written graph.
     ///
     /// # Errors
     /// Fails like [`RankEntry::link`], or if the file is a host trace, which has no times.
     pub fn load(self) -> Result<RankContent, RunError> {
         self.set.options.cancellation.check()?;
-        let watch = RankWatch::new(&self.set.gate, self.index);
-        let progress = self.set.options.progress.clone();
-        let progress = progress.with_memory(watch.clone());
+        let (watch, progress) = self.watched();
         let loaded = self.load_watched(&progress);
         loaded.map_err(|error| self.refused_by(&watch).unwrap_or(error))
     }
@@ -1049,7 +1038,7 @@ impl<'s> RankEntry<'s> {
         opened: OpenedTrace,
         progress: &Progress,
     ) -> Result<RankContent, RunError> {
-        let (trace, report) = job::link_opened(&self.job()?, opened, progress)?;
+        let (trace, report) = job::link_opened(&self.job()?, Some(opened), progress)?;
         Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
 

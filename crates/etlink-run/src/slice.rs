@@ -1,5 +1,6 @@
 //! Slices of traces: a range of steps or of time.
 
+use crate::text::SyntaxError;
 use etlink_link::ranks::RankSteps;
 use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs, UnixNs};
 
@@ -24,33 +25,25 @@ pub enum TraceSlice {
     },
 }
 
-/// Error of a text that is not a slice.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SliceSyntax {
-    /// The text is not in the form of steps.
-    #[error("give one or two step numbers, such as 3 or 3-5")]
-    Steps,
-    /// The text is not in the form of times.
-    #[error("give a range of times with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)")]
-    Time,
-    /// The end is not after the beginning.
-    #[error("the end is not after the start")]
-    Backwards,
-}
+const NO_STEPS: SyntaxError = SyntaxError("give one or two step numbers, such as 3 or 3-5");
+const NO_TIME: SyntaxError = SyntaxError(
+    "give a range of times with units, such as 1.5s..2s, 200ms.. or ..5s (s, ms, us, ns)",
+);
+const BACKWARDS: SyntaxError = SyntaxError("the end is not after the start");
 
 impl TraceSlice {
     /// Parses step numbers: `3` or `3-5`.
     ///
     /// # Errors
     /// Fails if the text has another form.
-    pub fn parse_steps(text: &str) -> Result<TraceSlice, SliceSyntax> {
+    pub fn parse_steps(text: &str) -> Result<TraceSlice, SyntaxError> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| SliceSyntax::Steps);
+        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| NO_STEPS);
         let (first, last) = (i64::from(number(first)?), i64::from(number(last)?));
         if first <= last {
             Ok(TraceSlice::Steps { first, last })
         } else {
-            Err(SliceSyntax::Backwards)
+            Err(BACKWARDS)
         }
     }
 
@@ -58,15 +51,15 @@ impl TraceSlice {
     ///
     /// # Errors
     /// Fails if the text has another form.
-    pub fn parse_time(text: &str) -> Result<TraceSlice, SliceSyntax> {
-        let (from, until) = text.split_once("..").ok_or(SliceSyntax::Time)?;
+    pub fn parse_time(text: &str) -> Result<TraceSlice, SyntaxError> {
+        let (from, until) = text.split_once("..").ok_or(NO_TIME)?;
         let end = |text: &str| match text.trim() {
             "" => Ok(None),
             time => parse_time(time).map(Some),
         };
         let (from, until) = (end(from)?, end(until)?);
         if from.is_none() && until.is_none() {
-            return Err(SliceSyntax::Time);
+            return Err(NO_TIME);
         }
         let from = from.unwrap_or_default();
         if until.is_none_or(|until| from < until) {
@@ -76,7 +69,7 @@ impl TraceSlice {
                 until,
             })
         } else {
-            Err(SliceSyntax::Backwards)
+            Err(BACKWARDS)
         }
     }
 
@@ -135,49 +128,34 @@ pub(crate) struct ChosenSlice {
 const BEFORE: &str = "device work launched earlier counts as launched before the recording";
 
 fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSlice, String> {
-    let ends = all
-        .iter()
-        .map(|step| step.number)
-        .fold(None, |ends: Option<(i64, i64)>, number| {
-            let (least, most) = ends.unwrap_or((number, number));
-            Some((least.min(number), most.max(number)))
-        });
-    let Some((least, most)) = ends else {
-        return Err("the trace has no steps".to_owned());
-    };
+    let whole = named_steps(&all).ok_or("the trace has no steps")?;
     let is_chosen = |step: &SlicedStep| first <= step.number && step.number <= last;
     let steps: Vec<SlicedStep> = all.into_iter().filter(is_chosen).collect();
     let from = steps.iter().map(|step| step.start).min();
     let until = steps.iter().map(|step| step.end).max();
-    let (Some(from), Some(until)) = (from, until) else {
-        return Err(format!("the trace has steps {least} to {most}"));
-    };
-    let whole = if least == most {
-        format!("step {least}")
-    } else {
-        format!("steps {least} to {most}")
+    let (Some(from), Some(until), Some(named)) = (from, until, named_steps(&steps)) else {
+        return Err(format!("the trace has {whole}"));
     };
     let is_read = if steps.len() == 1 {
         "is read"
     } else {
         "are read"
     };
-    let named = match &steps[..] {
-        [one] => format!("step {}", one.number),
-        several => {
-            let numbers = || several.iter().map(|step| step.number);
-            let (least, most) = (numbers().min(), numbers().max());
-            format!(
-                "steps {} to {}",
-                least.unwrap_or(first),
-                most.unwrap_or(last)
-            )
-        }
-    };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
         note: format!("only {named} {is_read}, out of {whole} in the trace; {BEFORE}"),
         steps,
+    })
+}
+
+/// Names steps by their numbers; `None` if there are none.
+fn named_steps(steps: &[SlicedStep]) -> Option<String> {
+    let numbers = || steps.iter().map(|step| step.number);
+    let (least, most) = (numbers().min()?, numbers().max()?);
+    Some(if least == most {
+        format!("step {least}")
+    } else {
+        format!("steps {least} to {most}")
     })
 }
 
@@ -251,21 +229,21 @@ fn decimal(time: DurationNs) -> String {
 }
 
 /// Parses a time such as `1.5s` to exact ns.
-pub(crate) fn parse_time(text: &str) -> Result<DurationNs, SliceSyntax> {
+pub(crate) fn parse_time(text: &str) -> Result<DurationNs, SyntaxError> {
     // longest unit first: `ms` ends in `s`
     const UNITS: [(&str, u32); 4] = [("ns", 0), ("us", 3), ("ms", 6), ("s", 9)];
     let unit = UNITS.into_iter().find_map(|(unit, digits)| {
         let number = text.strip_suffix(unit)?;
         Some((number.trim_end(), digits))
     });
-    let (number, digits) = unit.ok_or(SliceSyntax::Time)?;
+    let (number, digits) = unit.ok_or(NO_TIME)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let is_number = |text: &str| text.bytes().all(|digit| digit.is_ascii_digit());
     if whole.is_empty() || !is_number(whole) || !is_number(part) || part.len() > digits as usize {
-        return Err(SliceSyntax::Time);
+        return Err(NO_TIME);
     }
     let padded = format!("{whole}{part:0<width$}", width = digits as usize);
-    let ns = padded.parse().map_err(|_| SliceSyntax::Time)?;
+    let ns = padded.parse().map_err(|_| NO_TIME)?;
     Ok(DurationNs(ns))
 }
 
@@ -278,13 +256,9 @@ mod tests {
         let steps = |first, last| Ok(TraceSlice::Steps { first, last });
         assert_eq!(TraceSlice::parse_steps("3-5"), steps(3, 5));
         assert_eq!(TraceSlice::parse_steps("0"), steps(0, 0));
-        assert_eq!(TraceSlice::parse_steps("5-3"), Err(SliceSyntax::Backwards));
+        assert_eq!(TraceSlice::parse_steps("5-3"), Err(BACKWARDS));
         for text in ["", "-", "3-", "a", "3,5", "3-5-7", "-3"] {
-            assert_eq!(
-                TraceSlice::parse_steps(text),
-                Err(SliceSyntax::Steps),
-                "{text}"
-            );
+            assert_eq!(TraceSlice::parse_steps(text), Err(NO_STEPS), "{text}");
         }
         let time = |from, until: Option<i64>| {
             Ok(TraceSlice::Time {
@@ -299,10 +273,7 @@ mod tests {
         );
         assert_eq!(TraceSlice::parse_time("200ms.."), time(200_000_000, None));
         assert_eq!(TraceSlice::parse_time("..5us"), time(0, Some(5_000)));
-        assert_eq!(
-            TraceSlice::parse_time("0.1us..3 ns"),
-            Err(SliceSyntax::Backwards)
-        );
+        assert_eq!(TraceSlice::parse_time("0.1us..3 ns"), Err(BACKWARDS));
         for text in [
             "..",
             "1s",
@@ -313,11 +284,7 @@ mod tests {
             "1e3s..",
             "99999999999s..",
         ] {
-            assert_eq!(
-                TraceSlice::parse_time(text),
-                Err(SliceSyntax::Time),
-                "{text}"
-            );
+            assert_eq!(TraceSlice::parse_time(text), Err(NO_TIME), "{text}");
         }
     }
 }

@@ -5,6 +5,11 @@ use indexmap::IndexMap;
 use std::error::Error;
 use std::path::Path;
 
+/// Error of a text in a wrong form.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SyntaxError(pub &'static str);
+
 /// Returns an error and its sources in one line, `outer: inner`.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -129,6 +134,21 @@ pub fn same_notes<'n>(notes: impl Iterator<Item = (String, &'n str)>) -> Vec<Str
         });
     }
     merged
+}
+
+/// Returns a file name without the ending of its compression.
+pub(crate) fn plain_name(name: &str) -> &str {
+    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
+    plain.unwrap_or(name)
+}
+
+/// Returns true if a file name has one of these endings, in any case, also before the ending of its
+/// compression.
+pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    // copies from other systems end in .JSON
+    let name = file_name(path).to_lowercase();
+    let plain = plain_name(&name);
+    endings.iter().any(|ending| plain.ends_with(ending))
 }
 
 /// Returns the file name of a path; empty if it has none.

@@ -1,10 +1,13 @@
 //! Arguments of a schedule, as typed.
 
+use serde::Serialize;
 use std::fmt;
 
 /// Arguments of `torch.profiler.schedule`, with its names. All are in steps except `repeat` and
 /// `skip_first_wait`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ScheduleSettings"))]
 pub struct Arguments {
     /// Steps before the first cycle, once; at least 0.
     pub skip_first: i64,

@@ -29,4 +29,4 @@ pub use hook::{ENDED, HOOK, LEFT, MARKER, python_path};
 pub use manifest::{Ended, Manifest, ManifestContents, NOTHING, Task, steps_counted};
 pub use masking::masked_command;
 pub use process::{Clock, Cycle, FILE_SYSTEM, HostClock, Process, Rank, StepTimes};
-pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings};
+pub use settings::{Options, OwnProfiler, SETTINGS_VARIABLE, Settings};

@@ -2,10 +2,9 @@
 
 use crate::apart::{ApartCycles, apart_cycles};
 use crate::{
-    ArmedSettings, AskedRecording, Options, OwnProfiler, Process, Rank, RankSelection,
-    ScheduleSettings, StepTimes,
+    ArmedSettings, AskedRecording, Options, OwnProfiler, Process, Rank, RankSelection, StepTimes,
 };
-use etlink_schedule::Schedule;
+use etlink_schedule::{Arguments, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,13 +25,13 @@ pub struct Manifest {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
     /// Schedule of the recording; `None` if a profiler of the program's own decides.
-    pub schedule: Option<ScheduleSettings>,
+    pub schedule: Option<Arguments>,
     /// Triggers of recordings while the program runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed: Option<ArmedSettings>,
     /// Schedules per Lightning phase.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub phases: BTreeMap<String, ScheduleSettings>,
+    pub phases: BTreeMap<String, Arguments>,
     /// Handling of a profiler that the program creates itself.
     pub own_profiler: OwnProfiler,
     /// Event that counts as a step.
@@ -516,27 +515,11 @@ impl Manifest {
                  choose the steps with --wait, --warmup and --active"
             );
         };
-        let ScheduleSettings {
-            skip_first,
-            wait,
-            warmup,
-            active,
-            repeat,
-            skip_first_wait,
-        } = schedule;
-        let arguments = etlink_schedule::Arguments {
-            skip_first,
-            wait,
-            warmup,
-            active,
-            repeat,
-            skip_first_wait,
-        };
         let counted = match &process.counted {
             Some(name) => format!(" ({})", steps_counted(&self.step_on, name)),
             None => String::new(),
         };
-        let schedule = Schedule::new(arguments).ok();
+        let schedule = Schedule::new(schedule).ok();
         let first = schedule.and_then(|schedule| schedule.first_recorded());
         let first = first.map_or_else(
             || "is never due".to_owned(),

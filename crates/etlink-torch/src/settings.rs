@@ -26,13 +26,13 @@ pub struct Settings {
     /// recognizes; absolute.
     pub tensorboard: Option<PathBuf>,
     /// Schedule of the recording; `None` if a profiler of the program's own decides.
-    pub schedule: Option<ScheduleSettings>,
+    pub schedule: Option<Arguments>,
     /// Triggers of recordings; `None` if the schedule or a profiler of the program's own decides.
     pub armed: Option<ArmedSettings>,
     /// Schedules of Lightning phases, such as `validate`; if there are any, there is no other
     /// schedule.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub phases: BTreeMap<String, ScheduleSettings>,
+    pub phases: BTreeMap<String, Arguments>,
     /// Handling of a profiler that the program creates itself.
     pub own_profiler: OwnProfiler,
     /// Event that counts as a step: `optimizer`, `forward` or `module:function`.
@@ -57,42 +57,6 @@ pub enum OwnProfiler {
     Adopt,
     /// Leaves the program's profiler alone, and records nothing from there on.
     Leave,
-}
-
-/// Arguments of `torch.profiler.schedule`, in steps except for `repeat` (cycles) and
-/// `skip_first_wait` (nonzero means true).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[allow(missing_docs, reason = "see `etlink_schedule::Arguments`")]
-pub struct ScheduleSettings {
-    pub skip_first: i64,
-    pub wait: i64,
-    pub warmup: i64,
-    pub active: i64,
-    pub repeat: i64,
-    pub skip_first_wait: i64,
-}
-
-impl From<Arguments> for ScheduleSettings {
-    fn from(arguments: Arguments) -> Self {
-        // Destructured by name, so that an added argument cannot be forgotten here.
-        let Arguments {
-            skip_first,
-            wait,
-            warmup,
-            active,
-            repeat,
-            skip_first_wait,
-        } = arguments;
-        ScheduleSettings {
-            skip_first,
-            wait,
-            warmup,
-            active,
-            repeat,
-            skip_first_wait,
-        }
-    }
 }
 
 /// Data that the profiler records besides times, by the profiler's own names.

@@ -1,10 +1,10 @@
 //! Failures of recorders.
 
 use crate::{Recorder, RecorderError};
-use std::fmt;
 
 /// Request to a recorder: a method of [`Recorder`](crate::Recorder).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum RecorderRequest {
     /// [`Recorder::prepare`](crate::Recorder::prepare).
     Prepare,
@@ -18,19 +18,6 @@ pub enum RecorderRequest {
     Toggle,
     /// [`Recorder::finish`](crate::Recorder::finish).
     Finish,
-}
-
-impl fmt::Display for RecorderRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RecorderRequest::Prepare => "prepare",
-            RecorderRequest::Start => "start",
-            RecorderRequest::Stop => "stop",
-            RecorderRequest::Save => "save",
-            RecorderRequest::Toggle => "toggle",
-            RecorderRequest::Finish => "finish",
-        })
-    }
 }
 
 /// A failed request to a recorder.

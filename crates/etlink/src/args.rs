@@ -31,20 +31,19 @@ pub use groups::{
 };
 pub use learn::LearnArgs;
 pub use ops::{OpOrder, OpsArgs};
-pub use record::{ArmedArgs, OwnProfilerArg, RecordArgs};
+pub use record::{ArmedArgs, RecordArgs};
 pub use replay::ReplayArgs;
 pub use report::ReportArgs;
 pub use repro::ReproArgs;
-pub use schedule::{ScheduleArgs, TorchScheduleArgs};
+pub use schedule::ScheduleArgs;
 pub use simulated::SimulatedArgs;
 pub use top::{FoldedTime, TableArgs, TopArgs, TopGrouping};
 pub use trigger::TriggerArgs;
 
 use crate::notes::Verbosity;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use etlink_chakra::{AttributeSet, LatencyMode};
+use etlink_chakra::{AttributeSet, LatencyMode, WriteOptions};
 use etlink_link::TensorEdges;
-use etlink_run::job::ChakraOptions;
 use etlink_run::output::{OutputFormat, Packing};
 use etlink_run::shard::Shard;
 use names::one_of;
@@ -353,7 +352,7 @@ pub struct CheckArgs {
     pub format: FindingsFormat,
     #[command(flatten)]
     pub resources: ResourceArgs,
-    // not StrictArgs: nothing is left out here, only the exit code changes
+    // not ReadingArgs: nothing is left out here, only the exit code changes
     /// Exit with 1 for warnings too
     #[arg(long)]
     pub strict: bool,
@@ -387,7 +386,7 @@ pub struct InspectArgs {
     pub resources: ResourceArgs,
     #[command(flatten)]
     pub slice: SliceArgs,
-    // not StrictArgs: a damaged file is still described
+    // not ReadingArgs: a damaged file is still described
     /// Exit with 1 if a file is damaged
     #[arg(long)]
     pub strict: bool,
@@ -432,7 +431,10 @@ impl OutputArgs {
     ///
     /// # Errors
     /// An option does not apply to the format, or options contradict each other.
-    pub fn chakra_options(&self, format: Option<OutputFormat>) -> anyhow::Result<ChakraOptions> {
+    pub fn chakra_options(
+        &self,
+        format: Option<OutputFormat>,
+    ) -> anyhow::Result<WriteOptions<'static>> {
         // without an output nothing is written, and the options change nothing
         let is_et = matches!(format, None | Some(OutputFormat::Chakra));
         let is_of_et = self.latency.is_some() || self.no_gaps || self.dep_latencies;
@@ -462,12 +464,12 @@ impl OutputArgs {
                 "--dep-latencies needs --attrs full: no simulator reads latencies of dependencies"
             );
         }
-        Ok(ChakraOptions {
+        Ok(WriteOptions {
             latency,
             no_gaps: self.no_gaps,
             dep_latencies: self.dep_latencies,
             attributes,
-            ..ChakraOptions::default()
+            ..WriteOptions::default()
         })
     }
 }

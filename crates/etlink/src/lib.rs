@@ -44,7 +44,7 @@ pub use etlink_run as run;
 #[cfg(feature = "parquet")]
 pub use etlink_tables as tables;
 
-#[cfg(feature = "schema")]
+#[cfg(all(unix, feature = "schema"))]
 pub use commands::{NamedSchema, json_schemas};
 
 mod allocator;

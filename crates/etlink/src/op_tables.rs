@@ -248,7 +248,7 @@ fn trace_table(
         work: set.options.work,
         ..LinkJob::reading(None, device.to_owned(), threads)
     };
-    let read = job::read_for_figures(entry.open_device()?, &job, &entry.watched_progress());
+    let read = job::read_for_figures(entry.open_file()?, &job, &entry.watched_progress());
     let (trace, step_notes) =
         read.map_err(|error| entry.memory_refusal(&error).unwrap_or(error))?;
     // a trace of only Python frames still has rows under --python

@@ -23,8 +23,6 @@ pub struct CheckRule {
     pub feeder: &'static str,
     /// Reaction of `chakra_converter` and et_replay.
     pub others: &'static str,
-    #[serde(skip)]
-    kind: FindingKind,
 }
 
 /// These readers do not take graph files.
@@ -44,7 +42,6 @@ macro_rules! rules {
             reason: $reason,
             feeder: $feeder,
             others: $others,
-            kind: FindingKind::$kind,
         },)*];
 
     };
@@ -62,11 +59,6 @@ impl CheckRule {
     /// Returns the rule with this id, ignoring case.
     pub fn find(id: &str) -> Option<&'static CheckRule> {
         RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
-    }
-
-    /// Returns the rule that a finding of this kind violates.
-    pub fn of(kind: FindingKind) -> Option<&'static CheckRule> {
-        RULES.iter().find(|rule| rule.kind == kind)
     }
 }
 
@@ -180,7 +172,7 @@ mod tests {
         assert_eq!(RULES.len(), FindingKind::ALL.len());
         assert!(RULES.is_sorted_by_key(|rule| rule.id));
         for kind in FindingKind::ALL {
-            let rule = CheckRule::of(*kind).expect("has a rule");
+            let rule = CheckRule::find(kind.rule_id()).expect("has a rule");
             assert_eq!(CheckRule::find(&rule.id.to_lowercase()), Some(rule));
         }
     }

@@ -9,7 +9,7 @@ use crate::input::database::database_processes;
 use crate::input::{self, InputFile, InputKind};
 use crate::manifest::RunManifest;
 use crate::rank_rule::RankRule;
-use crate::text::file_name;
+use crate::text::{file_name, plain_name};
 use etlink_json::JsonScanner;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -75,7 +75,7 @@ impl TraceCandidate {
             Some(_) => {}
             None => {
                 self.rank = Some(told);
-                self.told_by = RankRule::Manifest;
+                self.told_by = RankRule::MANIFEST;
             }
         }
     }
@@ -106,7 +106,7 @@ pub(super) fn look_at(
         return vec![TraceCandidate {
             rank: whole.rank.or(inside.rank),
             told_by: match (whole.rank, inside.rank) {
-                (None, Some(_)) => RankRule::Processes(only.told_by.unwrap_or("the report").into()),
+                (None, Some(_)) => RankRule::of_processes(only.told_by.unwrap_or("the report")),
                 _ => whole.told_by,
             },
             inside,
@@ -122,7 +122,7 @@ pub(super) fn look_at(
         processes.len(),
         first.told_by.unwrap_or("no known rule")
     ));
-    let told_by = RankRule::Processes(first.told_by.unwrap_or("the report").into());
+    let told_by = RankRule::of_processes(first.told_by.unwrap_or("the report"));
     let mut all = vec![];
     for process in processes {
         let inside = Inside {
@@ -196,10 +196,7 @@ pub(super) fn natural_key(name: &str) -> Vec<(String, usize, String)> {
 
 fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidate {
     let name = file_name(&path);
-    let packed = name
-        .strip_suffix(".gz")
-        .or(name.strip_suffix(".zst"))
-        .unwrap_or(&name);
+    let packed = plain_name(&name);
     let endings = [
         ".json",
         ".xplane.pb",
@@ -247,7 +244,7 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         told_by: match (rank, inside.rank) {
             (Some(_), _) => RankRule::of_name(&stem),
             (None, Some(_)) => RankRule::of_content(&stem),
-            (None, None) => RankRule::Unknown,
+            (None, None) => RankRule::UNKNOWN,
         },
         rank: rank.or(inside.rank),
         inside,
@@ -353,18 +350,13 @@ fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), RunError> {
     // next to its source traces, it would be a second trace of the rank
     let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
     let mut head = vec![];
-    if kind == InputKind::KinetoTrace {
-        // Kineto writes it before the events, so large files need not be read completely
-        let mut beginning = input.content.take(64 << 10);
-        beginning
-            .read_to_end(&mut head)
-            .with_path(FileAction::Read, path)?;
-    } else if kind == InputKind::HostTrace {
-        let mut beginning = input.content.take(512);
-        beginning
-            .read_to_end(&mut head)
-            .with_path(FileAction::Read, path)?;
-    }
+    let beginning = match kind {
+        InputKind::KinetoTrace => 64 << 10,
+        InputKind::HostTrace => 512,
+        _ => 0,
+    };
+    let read = input.content.take(beginning).read_to_end(&mut head);
+    read.with_path(FileAction::Read, path)?;
     let recorder = if kind == InputKind::HostTrace {
         Recorder::of_host_trace(&head)
     } else {

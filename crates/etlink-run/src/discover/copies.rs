@@ -85,7 +85,7 @@ pub(super) fn leave_out_copies(candidates: &mut Vec<TraceCandidate>, notes: &mut
     }
     for at in unsure {
         candidates[at].rank = None;
-        candidates[at].told_by = RankRule::Unknown;
+        candidates[at].told_by = RankRule::UNKNOWN;
     }
     let mut place = 0..;
     candidates.retain(|_| place.next().is_some_and(|at| !dropped.contains(&at)));

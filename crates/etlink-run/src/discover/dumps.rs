@@ -6,7 +6,7 @@ use crate::flight::read_dump;
 use crate::input::InputKind;
 use crate::progress::Progress;
 use crate::run_files::{FlightFile, FlightFolder, RunFiles};
-use crate::text::file_name;
+use crate::text::{file_name, plain_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,7 @@ impl DumpNames {
     /// Examines a file; returns false if its name belongs to another kind.
     pub(super) fn add(&mut self, path: &Path, unreadable: &mut Vec<FileError>) -> bool {
         let name = file_name(path).to_lowercase();
-        let plain = name
-            .strip_suffix(".gz")
-            .or(name.strip_suffix(".zst"))
-            .unwrap_or(&name);
+        let plain = plain_name(&name);
         let may_be = !plain.contains('.') || plain.ends_with(".pkl") || plain.ends_with(".pickle");
         if !may_be {
             return false;
@@ -109,8 +106,7 @@ fn last_number(stem: &str) -> Option<i64> {
 
 /// Returns a name without the endings of compressions and pickles.
 fn plain_stem(name: &str) -> &str {
-    let packed = name.strip_suffix(".gz").or(name.strip_suffix(".zst"));
-    let name = packed.unwrap_or(name);
+    let name = plain_name(name);
     let pickle = name.strip_suffix(".pickle").or(name.strip_suffix(".pkl"));
     pickle.unwrap_or(name)
 }

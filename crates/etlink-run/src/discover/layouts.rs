@@ -379,7 +379,7 @@ impl FolderJoiner<'_> {
         let of_folders: Vec<Option<i64>> = parts.iter().map(folder_rank).collect();
         let mut run = self.join(parent, FolderLayout::Ranks, note, parts);
         for (files, rank) in run.ranks.iter_mut().zip(of_folders) {
-            (files.rank, files.told_by) = (rank, RankRule::Folder);
+            (files.rank, files.told_by) = (rank, RankRule::FOLDER);
             files.label = rank.map_or(files.label.clone(), |rank| rank.to_string());
         }
         run.ranks.sort_by_key(|rank| rank.rank);
@@ -470,10 +470,9 @@ impl FolderJoiner<'_> {
         if runs.len() < 2 || runs.iter().any(|run| run.part.is_some()) {
             return Err(runs);
         }
-        let Some(recorded) = self.recorded_files(parent, &runs) else {
+        let Some(recordings) = self.recordings(parent, &runs) else {
             return Err(runs);
         };
-        let recordings: Vec<Recording> = recorded.iter().map(RecordedFile::as_recording).collect();
         let first_folders = runs.iter().map(|run| split_folder(parent, &run.folder).0);
         let words: BTreeSet<String> = first_folders.map(|first| words_of(&first)).collect();
         let is_known = World::of(&recordings).is_some_and(|world| world.is_known());
@@ -525,7 +524,7 @@ impl FolderJoiner<'_> {
 
     /// Returns the device traces of runs below `parent`, in the order of their ranks. Returns `None`
     /// if a rank has no device trace, or for cycles, whose traces are in one folder.
-    fn recorded_files(&self, parent: &Path, runs: &[RunFiles]) -> Option<Vec<RecordedFile>> {
+    fn recordings(&self, parent: &Path, runs: &[RunFiles]) -> Option<Vec<Recording>> {
         let top = self.root.join(parent);
         let mut found = vec![];
         let mut places = BTreeSet::new();
@@ -541,13 +540,13 @@ impl FolderJoiner<'_> {
             };
             for rank in &run.ranks {
                 let path = rank.device.clone()?;
-                found.push(RecordedFile {
+                found.push(Recording {
                     name: path
                         .strip_prefix(&top)
                         .unwrap_or(&path)
                         .display()
                         .to_string(),
-                    node: run.folder.display().to_string(),
+                    node: Some(run.folder.display().to_string()),
                     named: rank.rank.or(in_folder),
                     inside: Inside::of_file(&path)?,
                     path,
@@ -561,28 +560,6 @@ impl FolderJoiner<'_> {
 /// Returns a folder's name without digits.
 fn words_of(folder: &Path) -> String {
     file_name(folder).replace(|c: char| c.is_ascii_digit(), "")
-}
-
-/// A device trace of a run, with the facts that it states about itself.
-struct RecordedFile {
-    name: String,
-    /// Folder of its run so far.
-    node: String,
-    path: PathBuf,
-    named: Option<i64>,
-    inside: Inside,
-}
-
-impl RecordedFile {
-    fn as_recording(&self) -> Recording<'_> {
-        Recording {
-            name: self.name.clone(),
-            node: Some(&self.node),
-            path: &self.path,
-            named: self.named,
-            inside: &self.inside,
-        }
-    }
 }
 
 /// Combines folders into one run, with their ranks in sequence.

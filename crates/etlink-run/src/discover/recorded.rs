@@ -9,7 +9,7 @@ use crate::rank_rule::RankRule;
 use crate::text::{file_name, first_ranks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::axes::{AXES, ends_in_axis, places};
 use super::candidate::{Inside, TraceCandidate, natural_key};
@@ -44,15 +44,15 @@ const RUNS_APART_NS: i64 = 60_000_000_000;
 const FIRST_TIME: i64 = 1_000_000_000;
 
 /// A device trace whose rank is inferred by comparison with others.
-pub(super) struct Recording<'t> {
+pub(super) struct Recording {
     /// Name of the trace, with the names of differing folders in front.
     pub(super) name: String,
     /// Folder that holds the traces of its node; `None` for traces of one folder.
-    pub(super) node: Option<&'t str>,
-    pub(super) path: &'t Path,
+    pub(super) node: Option<String>,
+    pub(super) path: PathBuf,
     /// Rank after a word in the name, which may be local to the machine.
     pub(super) named: Option<i64>,
-    pub(super) inside: &'t Inside,
+    pub(super) inside: Inside,
 }
 
 /// One rank per recording.
@@ -93,8 +93,8 @@ pub(super) fn separate_processes(
         Some((one, two)) => format!(
             "{} and {} both have rank {} in their names, but two processes recorded them at the same \
              time",
-            file_name(recordings[one].path),
-            file_name(recordings[two].path),
+            file_name(&recordings[one].path),
+            file_name(&recordings[two].path),
             own[one].unwrap_or_default(),
         ),
         None if is_unnamed && are_concurrent(&recordings) => format!(
@@ -132,7 +132,7 @@ pub(super) fn separate_processes(
             ));
             for at in devices {
                 candidates[at].rank = None;
-                candidates[at].told_by = RankRule::Unknown;
+                candidates[at].told_by = RankRule::UNKNOWN;
             }
         }
         RankReading::Unknown if clash.is_some() => {
@@ -159,18 +159,18 @@ fn is_device(candidate: &TraceCandidate) -> bool {
     candidate.kind.is_device_trace() && candidate.process.is_none()
 }
 
-impl<'t> Recording<'t> {
-    fn of(candidate: &'t TraceCandidate) -> Recording<'t> {
+impl Recording {
+    fn of(candidate: &TraceCandidate) -> Recording {
         Recording {
             name: candidate.stem.clone(),
             node: None,
-            path: &candidate.path,
+            path: candidate.path.clone(),
             named: candidate.rank,
-            inside: &candidate.inside,
+            inside: candidate.inside.clone(),
         }
     }
 
-    fn recorder(&self) -> &'t Recorder {
+    fn recorder(&self) -> &Recorder {
         &self.inside.recorder
     }
 
@@ -201,7 +201,7 @@ impl<'t> Recording<'t> {
 
 /// Returns the end of a recording, Unix time, ns. Reads its file.
 fn end_of(recording: &Recording) -> Option<i64> {
-    last_time(recording.path, recording.recorder().base_ns)
+    last_time(&recording.path, recording.recorder().base_ns)
 }
 
 /// Returns the first two recordings of one rank that two processes made simultaneously.
@@ -339,13 +339,13 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
             .map(|ranks| RankReading::Settled(ranks, rule))
     };
     let stated: Option<Ranks> = recordings.iter().map(|one| one.inside.rank).collect();
-    if let Some(found) = settled(stated, RankRule::Content(None)) {
+    if let Some(found) = settled(stated, RankRule::CONTENT) {
         return found;
     }
     let named: Option<Ranks> = recordings.iter().map(|one| one.named).collect();
     let named = named.filter(|ranks| ranks.iter().collect::<BTreeSet<_>>().len() == ranks.len());
     if !has_several_axes(recordings)
-        && let Some(found) = settled(named, RankRule::Name("`rank` in the name".into()))
+        && let Some(found) = settled(named, RankRule::of("`rank` in the name"))
     {
         return found;
     }
@@ -355,13 +355,13 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
         [AXES, AXES_OF_ENGINES]
     };
     let by_axes = orders.map(|order| ranks_of_axes(recordings, &order, world.size()));
-    let axes = RankRule::Name("the positions in their names (TP, PP, DP, …)".into());
+    let axes = RankRule::of("the positions in their names (TP, PP, DP, …)");
     let by_nodes = ranks_of_nodes(recordings, &world);
     let [first, second] = by_axes;
     for (readings, rule) in [
         (first, &axes),
         (second, &axes),
-        (by_nodes, &RankRule::Nodes),
+        (by_nodes, &RankRule::NODES),
     ] {
         let fitting: BTreeSet<Ranks> = readings.into_iter().filter(fits).collect();
         let mut fitting = fitting.into_iter();
@@ -378,7 +378,7 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
     let by_number = ranks_of_numbers(recordings)
         .into_iter()
         .find(|ranks| fits(ranks));
-    let rule = RankRule::Name("the number that differs in their names".into());
+    let rule = RankRule::of("the number that differs in their names");
     if let Some(found) = settled(by_number, rule) {
         return found;
     }
@@ -388,10 +388,10 @@ pub(super) fn read_ranks(recordings: &[Recording]) -> RankReading {
     } else {
         recordings
             .iter()
-            .map(|one| first_device(one.path))
+            .map(|one| first_device(&one.path))
             .collect()
     };
-    let rule = RankRule::Name("the device that each uses".into());
+    let rule = RankRule::of("the device that each uses");
     let by_device = by_device.filter(|ranks: &Ranks| {
         ranks
             .iter()
@@ -517,7 +517,7 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
     let by_host = hosts.len() > 1 && hosts.iter().all(|host| host.is_some());
     let node = |one: &Recording| match &one.recorder().host {
         Some(host) if by_host => host.clone(),
-        _ => match (one.node, one.named_node()) {
+        _ => match (&one.node, one.named_node()) {
             (Some(folder), _) => folder.to_owned(),
             (None, node) => node.map_or(String::new(), |node| node.to_string()),
         },
@@ -530,7 +530,7 @@ fn ranks_of_nodes(recordings: &[Recording], world: &World) -> Vec<Ranks> {
             .iter()
             .filter_map(|group| group.first());
         let first = first.max().copied().unwrap_or(0);
-        let name = one.node.map_or_else(|| node(one), str::to_owned);
+        let name = one.node.clone().unwrap_or_else(|| node(one));
         nodes.entry(node(one)).or_insert((name, first));
     }
     if nodes.len() < 2 {
@@ -612,13 +612,12 @@ mod tests {
     #[test]
     fn places_give_ranks_by_sizes() {
         let ranks = |stems: &[&str], order: &[&'static str]| {
-            let inside = Inside::default();
             let recordings = stems.iter().map(|stem| Recording {
                 name: (*stem).to_owned(),
                 node: None,
-                path: Path::new(""),
+                path: PathBuf::new(),
                 named: None,
-                inside: &inside,
+                inside: Inside::default(),
             });
             let recordings: Vec<Recording> = recordings.collect();
             ranks_of_axes(&recordings, order, 0).into_iter().next()

@@ -4,7 +4,7 @@ use super::candidate::TraceCandidate;
 use crate::error::RunError;
 use crate::input::{self, InputKind, WantedTrace, unread_tables};
 use crate::run_files::RunFiles;
-use crate::text::file_name;
+use crate::text::{self, file_name};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -12,21 +12,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 pub(crate) struct Unexported {
     /// Reports of Nsight Systems.
-    reports: BTreeSet<PathBuf>,
+    pub(super) reports: BTreeSet<PathBuf>,
     /// Folders written by `nsys export --type parquetdir`.
-    tables: BTreeSet<PathBuf>,
+    pub(super) tables: BTreeSet<PathBuf>,
 }
 
 impl Unexported {
-    pub(super) fn add_reports(&mut self, reports: Vec<PathBuf>) {
-        self.reports.extend(reports);
-    }
-
-    /// Adds a folder of tables.
-    pub(super) fn add_tables(&mut self, folder: &Path) {
-        self.tables.insert(folder.to_owned());
-    }
-
     /// Adds a remedy to the first run as a note. Ignores recordings that were also exported to
     /// SQLite, in any folder.
     pub(super) fn note(mut self, runs: &mut [RunFiles]) {
@@ -56,16 +47,13 @@ impl Unexported {
 
     /// Returns the error for the first recording, if there are no other traces.
     pub(crate) fn into_error(self) -> Option<RunError> {
-        let report = self.reports.first().map(|report| unread_report(report));
-        report.or_else(|| {
-            let folder = self.tables.first()?;
-            Some(unread_tables(input::display_name(folder)).into())
-        })
+        if let Some(report) = self.reports.first() {
+            let name = input::display_name(report);
+            return Some(WantedTrace::Times.refuse(&name, InputKind::NsysReport));
+        }
+        let folder = self.tables.first()?;
+        Some(unread_tables(input::display_name(folder)).into())
     }
-}
-
-fn unread_report(report: &Path) -> RunError {
-    WantedTrace::Times.refuse(&input::display_name(report), InputKind::NsysReport)
 }
 
 /// Returns `run` for `run.sqlite`, compressed or not; `None` for other files.
@@ -94,7 +82,7 @@ fn unread_reports(count: usize, first: &Path) -> String {
     format!(
         "{} of Nsight Systems must be exported first, for example with `nsys export --type \
          sqlite {}`",
-        counted_reports(count),
+        text::count(count as u64, "report"),
         first.display()
     )
 }
@@ -110,12 +98,5 @@ pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String
         .collect();
     if let Some(first) = missing.first() {
         notes.push(unread_reports(missing.len(), &first.path));
-    }
-}
-
-fn counted_reports(count: usize) -> String {
-    match count {
-        1 => "1 report".to_owned(),
-        count => format!("{count} reports"),
     }
 }

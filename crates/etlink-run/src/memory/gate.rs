@@ -76,13 +76,6 @@ pub(crate) struct MemoryGate {
     freed: Condvar,
 }
 
-/// Bytes that the process has added since the gate was made: now, and at the peak.
-#[derive(Clone, Copy)]
-struct Held {
-    now: u64,
-    most: u64,
-}
-
 /// Error of a job whose memory is not available and will not become available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the job needs more memory than is available")]
@@ -127,20 +120,15 @@ impl MemoryGate {
     #[cfg(test)]
     fn unmeasured(needs: &[u64], room: u64) -> MemoryGate {
         MemoryGate {
-            needs: needs.to_vec(),
-            room,
-            limit: u64::MAX,
             is_measured: false,
-            before: 0,
-            state: Mutex::default(),
-            freed: Condvar::new(),
+            ..MemoryGate::new(needs.to_vec(), room, u64::MAX, 1)
         }
     }
 
     /// Returns the memory added since the gate was made, without memory of a surrounding program.
-    fn held(&self) -> Option<Held> {
+    fn held(&self) -> Option<Resident> {
         let Resident { now, most } = resident()?;
-        Some(Held {
+        Some(Resident {
             now: now.saturating_sub(self.before),
             most: most.saturating_sub(self.before),
         })
@@ -212,7 +200,7 @@ impl MemoryGate {
         } else {
             None
         };
-        let Some(Held { now, most }) = held else {
+        let Some(Resident { now, most }) = held else {
             return RoomLeft::Enough;
         };
         let grown = most.saturating_add(self.grown_each(state, most));
@@ -267,7 +255,7 @@ impl MemoryGate {
         }
         let mut state = self.lock();
         loop {
-            let Some(Held { now, .. }) = self.held() else {
+            let Some(Resident { now, .. }) = self.held() else {
                 return Ok(());
             };
             if now <= part_of(self.limit, OTHERS_PERCENT) {
@@ -450,13 +438,6 @@ fn at_once(needs: &[u64], budget: u64, threads: usize) -> usize {
     fit.min(threads).max(1).min(needs.len())
 }
 
-/// Error of kept results that exceed the budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeptTooMuch {
-    /// Bytes that the process would add.
-    pub(crate) needed: u64,
-}
-
 /// Calls `job` for each need, in order, on at most `threads` threads, as many at a time as the
 /// budget holds. Results are in the same order.
 pub(crate) fn in_budget<T: Send>(
@@ -474,18 +455,17 @@ pub(crate) fn in_budget<T: Send>(
 /// another job, and hold the memory of both.
 ///
 /// # Errors
-/// Fails if the kept results exceed the budget, or leave no room for the next job.
+/// Fails if the kept results exceed the budget, or leave no room for the next job, with the bytes
+/// that the process would add.
 pub(crate) fn keeping<T: Send>(
     gate: &MemoryGate,
     threads: usize,
     job: impl Fn(usize) -> (T, u64) + Sync,
-) -> Result<Vec<T>, KeptTooMuch> {
+) -> Result<Vec<T>, u64> {
     let (results, fits) = all_results(gate, threads, Jobs::Keep, job);
     match results {
         Some(results) if fits => Ok(results),
-        _ => Err(KeptTooMuch {
-            needed: gate.needed_for_kept(),
-        }),
+        _ => Err(gate.needed_for_kept()),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::Progress;
 use crate::discover::RunFiles;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::job::{self, ChakraOptions, JobReport, LinkJob, RankContext};
+use crate::job::{self, JobReport, LinkJob, RankContext};
 use crate::output::{
     FileSet, OutputFormat, Packing, Piece, Target, no_target, refuse_input_folder,
 };
@@ -38,8 +38,8 @@ use crate::shard::Shard;
 use crate::storage::{self, packed_name};
 use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_chakra::RooflineDevice;
 use etlink_chakra::astra::NetworkBackend;
+use etlink_chakra::{RooflineDevice, WriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
 use etlink_model::{Failure, GlobalRank};
@@ -54,7 +54,7 @@ pub struct MergeOptions {
     /// Format of the files: one per rank, or one per run for Perfetto.
     pub format: OutputFormat,
     /// Settings of each `.et`.
-    pub chakra: ChakraOptions,
+    pub chakra: WriteOptions<'static>,
     /// Compression of each `.et`.
     pub packing: Packing,
     /// File name of a run's timeline; `None` for `timeline.pftrace.gz`, or `timeline.trace.json.gz`

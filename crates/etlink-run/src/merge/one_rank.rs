@@ -4,11 +4,11 @@
 use super::joined::JoinMember;
 use super::{KnownRank, LinkedSummary, MergeOptions, MergedRun};
 use crate::error::RunError;
-use crate::job::{self, ChakraOptions};
+use crate::job;
 use crate::run::{RankEntry, RunSet};
 use crate::text;
-use etlink_chakra::et;
 use etlink_chakra::messages::{LossKind, Losses};
+use etlink_chakra::{WriteOptions, et};
 
 /// Result of writing one rank of a run.
 pub(crate) struct WrittenMember {
@@ -49,7 +49,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     let entry = runs.entry(place);
     let (trace, report) = entry.link_job(&entry.job()?)?;
     let context = joined.rank_context(&options, entry.label());
-    let options = job::write_options(ChakraOptions::default(), context);
+    let options = job::write_options(WriteOptions::default(), context);
     let mut bytes = vec![];
     let written = et::write_et(&trace, &options, &mut bytes);
     let demoted = written

@@ -92,35 +92,28 @@ impl FileSet {
         }
         // the folder of a run that is the root itself ends with a slash
         let folder = trimmed(folder);
-        if is_url(&folder) {
+        let mut made = vec![];
+        let place = if is_url(&folder) {
             upload::check_writable(&folder).with_path(FileAction::Write, &folder)?;
-            return Ok(FileSet {
-                folder,
-                made: vec![],
-                overwrite,
-                shard,
-                inner: Arc::new(SetMembers {
-                    place: SetPlace::Objects(WaitingObjects::default()),
-                    written: Mutex::new(BTreeSet::new()),
-                }),
-            });
-        }
-        let missing = folder.ancestors().take_while(|folder| !folder.exists());
-        let made = missing.map(Path::to_owned).collect();
-        std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
-        let name = match shard {
-            Shard::WHOLE => NAME.to_owned(),
-            part => format!("{NAME}.{}-of-{}", part.index(), part.count()),
+            SetPlace::Objects(WaitingObjects::default())
+        } else {
+            let missing = folder.ancestors().take_while(|folder| !folder.exists());
+            made.extend(missing.map(Path::to_owned));
+            std::fs::create_dir_all(&folder).with_path(FileAction::MakeFolder, &folder)?;
+            let name = match shard {
+                Shard::WHOLE => NAME.to_owned(),
+                part => format!("{NAME}.{}-of-{}", part.index(), part.count()),
+            };
+            SetPlace::Disk(WorkFolder::claim(&folder, OsStr::new(&name), &folder)?)
         };
-        let work = WorkFolder::claim(&folder, OsStr::new(&name), &folder)?;
         Ok(FileSet {
             folder,
             made,
             overwrite,
             shard,
             inner: Arc::new(SetMembers {
-                place: SetPlace::Disk(work),
-                written: Mutex::new(BTreeSet::new()),
+                place,
+                written: Mutex::default(),
             }),
         })
     }

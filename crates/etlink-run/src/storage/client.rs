@@ -2,13 +2,12 @@
 
 use super::credentials;
 use super::error::{store_error, usage_error};
-use super::url::{BadUrl, ObjectUrl, Service};
+use super::url::{ObjectUrl, Service};
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::client::ClientConfigKey;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
-use object_store::multipart::MultipartStore;
 use object_store::path::Path as Key;
 use object_store::{
     BackoffConfig, ClientOptions, HeaderMap, HeaderValue, ObjectStore, RetryConfig,
@@ -37,29 +36,14 @@ pub(super) struct Place {
     pub(super) service: Service,
 }
 
-/// Client of a bucket.
-#[derive(Clone)]
-pub(super) struct Store {
-    pub(super) objects: Arc<dyn ObjectStore>,
-    /// Interface for uploads in parts; `None` for web servers.
-    pub(super) parts: Option<Arc<dyn MultipartStore>>,
-}
-
-impl Store {
-    pub(super) fn new<S: ObjectStore + MultipartStore>(store: S) -> Store {
-        let store = Arc::new(store);
-        Store {
-            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
-            parts: Some(store),
-        }
-    }
-}
+/// Client of a bucket or a web server.
+type Store = Arc<dyn ObjectStore>;
 
 static STORES: Mutex<BTreeMap<(Service, String), Store>> = Mutex::new(BTreeMap::new());
 
 /// Returns the object that a URL names, with a client of its store.
 pub(super) fn place_of(path: &Path) -> io::Result<Place> {
-    let url = ObjectUrl::parse(path).map_err(|bad| usage_error(&bad_url(&bad)))?;
+    let url = ObjectUrl::parse(path).map_err(|bad| usage_error(&bad))?;
     let key = match url.service {
         // the client has the whole URL: a signed one must not change by a character
         Service::Web => Key::default(),
@@ -86,16 +70,6 @@ pub(super) fn place_of(path: &Path) -> io::Result<Place> {
     })
 }
 
-fn bad_url(bad: &BadUrl) -> String {
-    match bad {
-        BadUrl::Scheme(scheme) => format!(
-            "URLs of {scheme}:// are not supported; give s3://, gs://, az:// or https://, or a path"
-        ),
-        BadUrl::NoBucket => "the URL has no bucket; give s3://BUCKET/KEY".to_owned(),
-        BadUrl::NoText => "the URL is not valid UTF-8".to_owned(),
-    }
-}
-
 fn make_store(url: &ObjectUrl) -> io::Result<Store> {
     // required to create any client; if the surrounding program has chosen a provider, that
     // provider is used
@@ -107,7 +81,7 @@ fn make_store(url: &ObjectUrl) -> io::Result<Store> {
             let builder = credentials::s3_builder(&url.bucket)?
                 .with_config(key, REQUEST_TIMEOUT)
                 .with_retry(retries());
-            builder.build().map(Store::new)
+            builder.build().map(shared)
         }
         Service::Google => {
             credentials::check_google()?;
@@ -119,7 +93,7 @@ fn make_store(url: &ObjectUrl) -> io::Result<Store> {
                     REQUEST_TIMEOUT,
                 )
                 .with_retry(retries());
-            builder.build().map(Store::new)
+            builder.build().map(shared)
         }
         Service::Azure => {
             let key = ClientConfigKey::Timeout;
@@ -130,13 +104,17 @@ fn make_store(url: &ObjectUrl) -> io::Result<Store> {
                     REQUEST_TIMEOUT,
                 )
                 .with_retry(retries());
-            builder.build().map(Store::new)
+            builder.build().map(shared)
         }
         Service::Web => return web_store(url),
         #[cfg(test)]
-        Service::Memory => Ok(Store::new(object_store::memory::InMemory::new())),
+        Service::Memory => Ok(shared(object_store::memory::InMemory::new())),
     };
     built.map_err(|error| store_error(service, error))
+}
+
+fn shared(store: impl ObjectStore) -> Store {
+    Arc::new(store)
 }
 
 fn retries() -> RetryConfig {
@@ -171,10 +149,7 @@ fn web_store(url: &ObjectUrl) -> io::Result<Store> {
         .with_retry(retries())
         .build()
         .map_err(|error| store_error(Service::Web, error))?;
-    Ok(Store {
-        objects: Arc::new(store),
-        parts: None,
-    })
+    Ok(shared(store))
 }
 
 /// Moves `user:password@` from a URL to a header, because the client ignores it in the URL.

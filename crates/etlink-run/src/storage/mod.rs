@@ -194,11 +194,12 @@ fn open_stored(path: &Path) -> io::Result<OpenFile> {
 /// # Errors
 /// Fails like [`open`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if is_url(path) {
-        return objects::read(path);
+    let mut file = open(path)?;
+    if file.data.kind == StoredKind::Folder {
+        return Err(ErrorKind::IsADirectory.into());
     }
     let mut bytes = vec![];
-    open(path)?.content.read_to_end(&mut bytes)?;
+    file.content.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

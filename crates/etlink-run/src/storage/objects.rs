@@ -10,7 +10,7 @@ use super::{FileData, FolderEntry, OpenFile, StoredKind, object_entry};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 const FOLDER: FileData = FileData {
@@ -55,7 +55,7 @@ fn head(place: &Place) -> io::Result<ObjectMeta> {
     }
     let place = place.clone();
     wait_for(async move {
-        let answer = place.store.objects.head(&place.key).await;
+        let answer = place.store.head(&place.key).await;
         answer.map_err(|error| store_error(place.service, error))
     })
 }
@@ -101,17 +101,6 @@ pub(super) fn open(path: &Path) -> io::Result<OpenFile> {
     })
 }
 
-/// Reads a whole object.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![];
-    let mut file = open(path)?;
-    if file.data.kind == StoredKind::Folder {
-        return Err(ErrorKind::IsADirectory.into());
-    }
-    file.content.read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 /// Reads the last bytes of an object into `last`.
 pub(super) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     let place = place_of(path)?;
@@ -124,7 +113,7 @@ pub(super) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
             range: Some(GetRange::Suffix(wanted)),
             ..GetOptions::default()
         };
-        let answer = place.store.objects.get_opts(&place.key, options).await;
+        let answer = place.store.get_opts(&place.key, options).await;
         let got = match answer {
             Ok(answer) => answer.bytes().await,
             Err(error) => Err(error),
@@ -160,7 +149,7 @@ fn list_entries(place: &Place) -> io::Result<(Vec<ObjectMeta>, Vec<Key>)> {
     let place = place.clone();
     wait_for(async move {
         let prefix = Some(&place.key).filter(|key| !key.as_ref().is_empty());
-        let found = place.store.objects.list_with_delimiter(prefix).await;
+        let found = place.store.list_with_delimiter(prefix).await;
         let found = found.map_err(|error| store_error(place.service, error))?;
         let objects = found.objects.into_iter();
         // consoles mark an empty folder by an object with its name
@@ -173,7 +162,7 @@ fn list_entries(place: &Place) -> io::Result<(Vec<ObjectMeta>, Vec<Key>)> {
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let place = place_of(path)?;
     wait_for(async move {
-        let removed = place.store.objects.delete(&place.key).await;
+        let removed = place.store.delete(&place.key).await;
         removed.map_err(|error| store_error(place.service, error))
     })
 }

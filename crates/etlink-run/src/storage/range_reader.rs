@@ -99,7 +99,7 @@ async fn fetch(place: Place, etag: Option<String>, range: Range<u64>) -> io::Res
             if_match: etag.clone(),
             ..GetOptions::default()
         };
-        let answer = place.store.objects.get_opts(&place.key, options).await;
+        let answer = place.store.get_opts(&place.key, options).await;
         let got = match answer {
             Ok(answer) => answer.bytes().await,
             Err(error) => Err(error),

@@ -13,12 +13,7 @@ fn put(url: &str, content: Vec<u8>) {
     let place = place_of(Path::new(url)).expect("a place");
     wait_for(async move {
         let payload = PutPayload::from(content);
-        place
-            .store
-            .objects
-            .put(&place.key, payload)
-            .await
-            .expect("puts");
+        place.store.put(&place.key, payload).await.expect("puts");
         Ok(())
     })
     .expect("puts");

@@ -4,15 +4,15 @@
 use super::client::{Place, place_of};
 use super::error::{store_error, usage_error};
 use super::tasks::{Pending, begin, wait_for};
-use super::uploads::{self, UploadNumber};
+use super::uploads::{self, OpenUpload};
 use super::url::Service;
 use crate::interrupt::Changes;
 use bytes::Bytes;
-use object_store::multipart::PartId;
 use object_store::{Error, ObjectStoreExt, PutMode, PutPayload};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Size of a part, bytes. Stores accept 10,000 parts, and only the last may be smaller than 5 MiB.
@@ -35,17 +35,15 @@ pub(crate) struct ObjectWriter {
 
 /// Parts that were sent or are being sent.
 struct PartUpload {
-    number: UploadNumber,
-    id: String,
+    upload: OpenUpload,
     sent: usize,
-    running: VecDeque<Pending<PartId>>,
-    done: Vec<PartId>,
+    running: VecDeque<Pending<()>>,
 }
 
 impl Drop for PartUpload {
     fn drop(&mut self) {
         self.running.clear();
-        uploads::abort(self.number);
+        uploads::abort(&self.upload);
     }
 }
 
@@ -139,13 +137,13 @@ impl ObjectWriter {
             upload.wait_for_one()?;
         }
         let content = PutPayload::from(std::mem::take(&mut self.part));
-        let (place, id, number) = (self.place.clone(), upload.id.clone(), upload.sent);
+        let mut open = upload.upload.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = open.as_mut().map(|open| open.put_part(content));
+        drop(open);
+        let part = part.ok_or(ErrorKind::Interrupted)?;
+        let service = self.place.service;
         upload.running.push_back(begin(async move {
-            let Some(parts) = &place.store.parts else {
-                return Err(ErrorKind::Unsupported.into());
-            };
-            let sent = parts.put_part(&place.key, &id, number, content).await;
-            sent.map_err(|error| store_error(place.service, error))
+            part.await.map_err(|error| store_error(service, error))
         })?);
         upload.sent += 1;
         Ok(())
@@ -156,27 +154,22 @@ impl PartUpload {
     fn begin(place: &Place) -> io::Result<PartUpload> {
         // held until the upload is registered: after a signal in between, its parts would stay
         let _changes = Changes::begin();
-        let asked = place.clone();
-        let id = wait_for(async move {
-            let Some(parts) = &asked.store.parts else {
-                return Err(ErrorKind::Unsupported.into());
-            };
-            let made = parts.create_multipart(&asked.key).await;
-            made.map_err(|error| store_error(asked.service, error))
+        let place = place.clone();
+        let upload = wait_for(async move {
+            let made = place.store.put_multipart(&place.key).await;
+            made.map_err(|error| store_error(place.service, error))
         })?;
         Ok(PartUpload {
-            number: uploads::add(place, &id),
-            id,
+            upload: uploads::add(upload),
             sent: 0,
             running: VecDeque::new(),
-            done: vec![],
         })
     }
 
     /// Waits for the part that was sent first.
     fn wait_for_one(&mut self) -> io::Result<()> {
         if let Some(first) = self.running.pop_front() {
-            self.done.push(first.wait()?);
+            first.wait()?;
         }
         Ok(())
     }
@@ -207,16 +200,7 @@ impl UploadedObject {
         begin(async move {
             match content {
                 UploadedContent::Held(held) => put(&place, &held.0, overwrite).await,
-                UploadedContent::Parts(mut upload) => {
-                    let done = std::mem::take(&mut upload.done);
-                    let completed = complete(&place, &upload.id, done, overwrite).await;
-                    match completed {
-                        Ok(()) => drop(uploads::remove(upload.number)),
-                        // aborted here, because `drop` must not wait within a request
-                        Err(_) => uploads::abort_in_request(upload.number).await,
-                    }
-                    completed
-                }
+                UploadedContent::Parts(upload) => complete(&place, &upload.upload, overwrite).await,
             }
         })
     }
@@ -224,7 +208,7 @@ impl UploadedObject {
 
 async fn put(place: &Place, content: &Bytes, overwrite: bool) -> io::Result<()> {
     let payload = || PutPayload::from(content.clone());
-    let objects = &place.store.objects;
+    let objects = &place.store;
     if !overwrite {
         let put = objects.put_opts(&place.key, payload(), PutMode::Create.into());
         match put.await {
@@ -241,26 +225,27 @@ async fn put(place: &Place, content: &Bytes, overwrite: bool) -> io::Result<()> 
     Ok(())
 }
 
-async fn complete(
-    place: &Place,
-    id: &String,
-    done: Vec<PartId>,
-    overwrite: bool,
-) -> io::Result<()> {
-    if !overwrite {
-        // the client cannot complete an upload conditionally
-        refuse_existing(place).await?;
-    }
-    let Some(parts) = &place.store.parts else {
-        return Err(ErrorKind::Unsupported.into());
+async fn complete(place: &Place, upload: &OpenUpload, overwrite: bool) -> io::Result<()> {
+    let mut open = uploads::take(upload).ok_or(ErrorKind::Interrupted)?;
+    // the client cannot complete an upload conditionally
+    let mut completed = if overwrite {
+        Ok(())
+    } else {
+        refuse_existing(place).await
     };
-    let completed = parts.complete_multipart(&place.key, id, done).await;
-    completed.map_err(|error| store_error(place.service, error))?;
-    Ok(())
+    if completed.is_ok() {
+        let done = open.complete().await.map(drop);
+        completed = done.map_err(|error| store_error(place.service, error));
+    }
+    if completed.is_err() {
+        // aborted here, because `drop` must not wait within a request
+        uploads::abort_upload(open).await?;
+    }
+    completed
 }
 
 async fn refuse_existing(place: &Place) -> io::Result<()> {
-    match place.store.objects.head(&place.key).await {
+    match place.store.head(&place.key).await {
         Ok(_) => Err(ErrorKind::AlreadyExists.into()),
         Err(Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(store_error(place.service, error)),

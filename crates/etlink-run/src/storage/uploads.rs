@@ -1,73 +1,55 @@
 //! Uploads in progress. A store keeps their parts, and charges for them, until they are completed
 //! or aborted.
 
-use super::client::Place;
-use super::error::store_error;
 use super::tasks::{Pending, begin};
-use object_store::MultipartId;
-use std::collections::BTreeMap;
+use object_store::MultipartUpload;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum time that an ending program waits for its store.
+/// Maximum time for a store to discard an upload; after that the program ends anyway.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-static OPEN: Mutex<BTreeMap<u64, (Place, MultipartId)>> = Mutex::new(BTreeMap::new());
+/// An upload in parts, shared by its writer and by an early end of the program. Whoever takes it out
+/// completes or aborts it.
+pub(super) type OpenUpload = Arc<Mutex<Option<Box<dyn MultipartUpload>>>>;
 
-/// Number of an upload of this process.
-pub(super) type UploadNumber = u64;
+static OPEN: Mutex<Vec<OpenUpload>> = Mutex::new(vec![]);
 
-/// Registers an upload.
-pub(super) fn add(place: &Place, id: &MultipartId) -> UploadNumber {
+pub(super) fn add(upload: Box<dyn MultipartUpload>) -> OpenUpload {
+    let added = Arc::new(Mutex::new(Some(upload)));
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let number = open.last_key_value().map_or(0, |(last, _)| last + 1);
-    open.insert(number, (place.clone(), id.clone()));
-    number
+    open.retain(|other| Arc::strong_count(other) > 1);
+    open.push(Arc::clone(&added));
+    added
 }
 
-/// Removes a completed upload from the registry.
-pub(super) fn remove(number: UploadNumber) -> Option<(Place, MultipartId)> {
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.remove(&number)
+pub(super) fn take(upload: &OpenUpload) -> Option<Box<dyn MultipartUpload>> {
+    upload.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Aborts an upload, so that the store deletes its parts. On failure, the bucket's lifecycle rules
-/// remove them.
-pub(super) fn abort(number: UploadNumber) {
-    if let Some((place, id)) = remove(number)
-        && let Ok(aborted) = begin(abort_upload(place, id))
+/// Discards the parts of an upload that was not completed.
+pub(super) fn abort(upload: &OpenUpload) {
+    if let Some(upload) = take(upload)
+        && let Ok(aborted) = begin(abort_upload(upload))
     {
         drop(aborted.wait());
     }
 }
 
-/// Like `abort`, within a request, which must not wait for another.
-pub(super) async fn abort_in_request(number: UploadNumber) {
-    if let Some((place, id)) = remove(number) {
-        drop(abort_upload(place, id).await);
-    }
-}
-
-/// Aborts all uploads in progress.
+/// Discards the parts of all uploads in progress.
 pub(crate) fn abort_uploads() {
     let open = std::mem::take(&mut *OPEN.lock().unwrap_or_else(PoisonError::into_inner));
     let aborted: Vec<Pending<()>> = open
-        .into_values()
-        .filter_map(|(place, id)| begin(abort_upload(place, id)).ok())
+        .iter()
+        .filter_map(|upload| begin(abort_upload(take(upload)?)).ok())
         .collect();
     for one in aborted {
         drop(one.wait());
     }
 }
 
-async fn abort_upload(place: Place, id: MultipartId) -> io::Result<()> {
-    let Some(parts) = &place.store.parts else {
-        return Ok(());
-    };
-    let aborted = parts.abort_multipart(&place.key, &id);
-    match tokio::time::timeout(END_PATIENCE, aborted).await {
-        Ok(aborted) => aborted.map_err(|error| store_error(place.service, error)),
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    }
+pub(super) async fn abort_upload(mut upload: Box<dyn MultipartUpload>) -> io::Result<()> {
+    drop(tokio::time::timeout(END_PATIENCE, upload.abort()).await);
+    Ok(())
 }

@@ -50,17 +50,6 @@ pub(super) struct ObjectUrl {
     pub(super) full: String,
 }
 
-/// Reason that a path is not a usable URL.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum BadUrl {
-    /// The scheme is not supported.
-    Scheme(String),
-    /// The URL names no bucket.
-    NoBucket,
-    /// The path is not Unicode.
-    NoText,
-}
-
 /// Returns true if a path is a URL. It then never means a file on a disk, even if one exists.
 pub fn is_url(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
@@ -79,16 +68,18 @@ pub(crate) fn is_web_url(path: &Path) -> bool {
 }
 
 impl ObjectUrl {
-    pub(super) fn parse(path: &Path) -> Result<ObjectUrl, BadUrl> {
-        let text = path.to_str().ok_or(BadUrl::NoText)?;
-        let (scheme, rest) = text
-            .split_once(AFTER_SCHEME)
-            .ok_or(BadUrl::Scheme(String::new()))?;
-        let service =
-            Service::of_scheme(scheme).ok_or_else(|| BadUrl::Scheme(scheme.to_owned()))?;
+    /// Fails with a text for people.
+    pub(super) fn parse(path: &Path) -> Result<ObjectUrl, String> {
+        let text = path.to_str().ok_or("the URL is not valid UTF-8")?;
+        let (scheme, rest) = text.split_once(AFTER_SCHEME).unwrap_or_default();
+        let Some(service) = Service::of_scheme(scheme) else {
+            return Err(format!(
+                "URLs of {scheme}:// are not supported; give s3://, gs://, az:// or https://, or a path"
+            ));
+        };
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return Err(BadUrl::NoBucket);
+            return Err("the URL has no bucket; give s3://BUCKET/KEY".to_owned());
         }
         // consecutive slashes in a name are empty folders, which stores distinguish, but no user
         // intends
@@ -213,8 +204,8 @@ mod tests {
         assert_eq!(parts("s3://b/a b?c"), own(Service::S3, "b", "a b?c"));
         assert_eq!(parts("HTTPS://h:1/x"), own(Service::Web, "h:1", "x"));
         let parse = |text: &str| ObjectUrl::parse(Path::new(text));
-        assert_eq!(parse("hdfs://b/x"), Err(BadUrl::Scheme("hdfs".into())));
-        assert_eq!(parse("s3:///x"), Err(BadUrl::NoBucket));
+        assert!(parse("hdfs://b/x").is_err());
+        assert!(parse("s3:///x").is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! ahead.
 //!
 //! ```text
-//! first to open   |== head ==|…          stops, and leaves the transfer where it is
+//! first to open   |== head ==|…          receives it, and leaves the transfer where it is
 //! next to open    |== head ==|           from memory
 //! whole file      |== head ==|=========> takes the transfer over
 //! ```
@@ -29,8 +29,6 @@ const BLOCKS_AHEAD: usize = 256;
 /// Bytes kept of the beginning of a file. The kind of a file is detected from its first 256 KiB,
 /// unpacked.
 const HEAD_BYTES: usize = 1 << 20;
-/// Bytes of the head returned at a time.
-const HEAD_BLOCK_BYTES: usize = 1 << 16;
 
 /// Files by URL. They stay as they were at the command's first request.
 static FILES: Mutex<BTreeMap<PathBuf, Arc<WebFile>>> = Mutex::new(BTreeMap::new());
@@ -39,16 +37,12 @@ static FILES: Mutex<BTreeMap<PathBuf, Arc<WebFile>>> = Mutex::new(BTreeMap::new(
 pub(super) struct WebFile {
     place: Place,
     object: ObjectMeta,
-    head: Mutex<Head>,
-}
-
-/// Beginning of a file.
-struct Head {
-    bytes: Vec<u8>,
-    /// Transfer of the part after `bytes`; `None` once a reader took it over or the file ended.
-    transfer: Option<Transfer>,
-    /// True if `bytes` is the whole file.
+    /// Beginning of the file.
+    head: Bytes,
+    /// True if the head is the whole file.
     is_whole: bool,
+    /// Transfer of the part after the head; `None` once a reader took it over.
+    rest: Mutex<Option<Transfer>>,
 }
 
 /// A response that is being received.
@@ -86,8 +80,6 @@ impl Transfer {
 /// Reader of a file from its beginning.
 pub(super) struct WebReader {
     file: Arc<WebFile>,
-    /// Bytes taken so far, including `current`.
-    taken: usize,
     current: Bytes,
     /// Transfer of the part after the head, once this reader has reached it.
     transfer: Option<Transfer>,
@@ -109,9 +101,8 @@ impl WebReader {
             }
         };
         Ok(WebReader {
+            current: file.head.clone(),
             file,
-            taken: 0,
-            current: Bytes::new(),
             transfer: None,
         })
     }
@@ -121,29 +112,23 @@ impl WebReader {
         &self.file.object
     }
 
-    /// Takes the next block, which is empty at the end of the file.
-    fn fill(&mut self) -> io::Result<()> {
-        if self.transfer.is_none() {
-            let file = Arc::clone(&self.file);
-            let mut head = locked(&file.head);
-            if self.taken == head.bytes.len() && !head.is_whole {
-                self.transfer = file.extend(&mut head)?;
-            }
-            let kept = head.bytes.get(self.taken..).unwrap_or_default();
-            self.current = Bytes::copy_from_slice(&kept[..kept.len().min(HEAD_BLOCK_BYTES)]);
+    /// Returns the next block after the head, which is empty at the end of the file.
+    fn next(&mut self) -> io::Result<Bytes> {
+        if self.file.is_whole {
+            return Ok(Bytes::new());
         }
-        if let Some(transfer) = &mut self.transfer {
-            self.current = transfer.next()?.unwrap_or_default();
-        }
-        self.taken += self.current.len();
-        Ok(())
+        let transfer = match &mut self.transfer {
+            Some(transfer) => transfer,
+            none => none.insert(self.file.rest()?),
+        };
+        Ok(transfer.next()?.unwrap_or_default())
     }
 }
 
 impl Read for WebReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.current.is_empty() {
-            self.fill()?;
+            self.current = self.next()?;
         }
         let read = buffer.len().min(self.current.len());
         self.current.copy_to_slice(&mut buffer[..read]);
@@ -152,44 +137,31 @@ impl Read for WebReader {
 }
 
 impl WebFile {
-    /// Requests a file, and starts to receive it.
+    /// Requests a file, and receives its head.
     fn ask(place: Place) -> io::Result<WebFile> {
         let answer = get(&place, GetOptions::default())?;
         let object = answer.meta.clone();
+        let (mut transfer, mut head) = (receive(place.service, answer)?, vec![]);
+        let mut is_whole = false;
+        while head.len() < HEAD_BYTES && !is_whole {
+            match transfer.next()? {
+                Some(block) => head.extend_from_slice(&block),
+                None => is_whole = true,
+            }
+        }
         Ok(WebFile {
-            head: Mutex::new(Head {
-                bytes: vec![],
-                transfer: Some(receive(place.service, answer)?),
-                is_whole: false,
-            }),
             place,
             object,
+            head: head.into(),
+            is_whole,
+            rest: Mutex::new(Some(transfer)),
         })
     }
 
-    /// Receives a block of the head. If the head is complete, returns the transfer of the part
-    /// after it instead.
-    fn extend(&self, head: &mut Head) -> io::Result<Option<Transfer>> {
-        if head.bytes.len() >= HEAD_BYTES {
-            let taken_over = head.transfer.take();
-            return match taken_over {
-                Some(transfer) => Ok(Some(transfer)),
-                None => self.ask_behind(head.bytes.len()).map(Some),
-            };
-        }
-        let mut transfer = match head.transfer.take() {
-            Some(transfer) => transfer,
-            // the previous response was interrupted
-            None => self.ask_behind(head.bytes.len())?,
-        };
-        match transfer.next()? {
-            Some(block) => {
-                head.bytes.extend_from_slice(&block);
-                head.transfer = Some(transfer);
-            }
-            None => head.is_whole = true,
-        }
-        Ok(None)
+    /// Returns the transfer of the part after the head: the first one, or another.
+    fn rest(&self) -> io::Result<Transfer> {
+        let first = locked(&self.rest).take();
+        first.map_or_else(|| self.ask_behind(self.head.len()), Ok)
     }
 
     /// Requests the part after the head: by a range, or the whole file without ranges.
@@ -223,7 +195,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 fn get(place: &Place, options: GetOptions) -> io::Result<GetResult> {
     let place = place.clone();
     wait_for(async move {
-        let answer = place.store.objects.get_opts(&place.key, options).await;
+        let answer = place.store.get_opts(&place.key, options).await;
         answer.map_err(|error| store_error(place.service, error))
     })
 }

@@ -20,10 +20,6 @@ pub(super) fn open(_: &Path) -> io::Result<OpenFile> {
     refuse()
 }
 
-pub(super) fn read(_: &Path) -> io::Result<Vec<u8>> {
-    refuse()
-}
-
 pub(super) fn read_end(_: &Path, _: &mut [u8]) -> io::Result<()> {
     refuse()
 }

@@ -3,45 +3,40 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-pub(crate) enum ObjectWriter {}
+/// A writer, an uploaded object or a completion in progress: there are none.
+pub(crate) enum NoObject {}
 
-pub(crate) enum UploadedObject {}
-
-/// Completion of an upload in progress.
-pub(crate) enum PendingCommit {}
-
-impl PendingCommit {
-    pub(crate) fn wait(&self) -> io::Result<()> {
-        match *self {}
-    }
-}
+pub(crate) use NoObject as ObjectWriter;
+pub(crate) use NoObject as UploadedObject;
 
 pub(crate) fn check_writable(_: &Path) -> io::Result<()> {
     super::objects::refuse()
 }
 
-impl ObjectWriter {
-    pub(crate) fn new(_: &Path) -> io::Result<ObjectWriter> {
+impl NoObject {
+    pub(crate) fn new(_: &Path) -> io::Result<NoObject> {
         super::objects::refuse()
     }
 
-    pub(crate) fn finish(self) -> io::Result<UploadedObject> {
+    pub(crate) fn finish(self) -> io::Result<NoObject> {
         match self {}
+    }
+
+    pub(crate) fn begin_commit(self, _: bool) -> io::Result<NoObject> {
+        match self {}
+    }
+
+    pub(crate) fn wait(&self) -> io::Result<()> {
+        match *self {}
     }
 }
 
-impl Write for ObjectWriter {
+impl Write for NoObject {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         match *self {}
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match *self {}
-    }
-}
-
-impl UploadedObject {
-    pub(crate) fn begin_commit(self, _: bool) -> io::Result<PendingCommit> {
-        match self {}
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::Cycle;
 
 fn manifest() -> Manifest {
-    let schedule = ScheduleSettings {
+    let schedule = Arguments {
         skip_first: 0,
         wait: 10,
         warmup: 2,

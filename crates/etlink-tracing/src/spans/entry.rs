@@ -16,7 +16,7 @@ use std::fmt::{self, Write};
 use tracing::field::{Field, Visit};
 
 /// Kind of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 pub(crate) enum EntryKind {
     Span,
     Fields,
@@ -26,16 +26,6 @@ pub(crate) enum EntryKind {
     StepOpen,
     StepClose,
 }
-
-const KINDS: [EntryKind; 7] = [
-    EntryKind::Span,
-    EntryKind::Fields,
-    EntryKind::Enter,
-    EntryKind::Exit,
-    EntryKind::Event,
-    EntryKind::StepOpen,
-    EntryKind::StepClose,
-];
 
 /// Returns the first word of an entry that is followed by `words` words.
 #[inline]
@@ -50,12 +40,12 @@ pub(crate) fn entries(words: &[u64]) -> impl Iterator<Item = (EntryKind, std::op
         let head = *words.get(at)?;
         let start = at + 1;
         at = start + (head >> 8) as usize;
-        let kind = KINDS.get(usize::from(head as u8))?;
-        words.get(start..at).map(|_| (*kind, start..at))
+        let kind = EntryKind::from_repr(usize::from(head as u8))?;
+        words.get(start..at).map(|_| (kind, start..at))
     })
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, strum::FromRepr)]
 enum FieldType {
     Signed,
     Unsigned,
@@ -63,14 +53,6 @@ enum FieldType {
     Bool,
     Text,
 }
-
-const TYPES: [FieldType; 5] = [
-    FieldType::Signed,
-    FieldType::Unsigned,
-    FieldType::Float,
-    FieldType::Bool,
-    FieldType::Text,
-];
 
 /// Appends encoded fields to an entry.
 pub(crate) struct EntryEncoder<'a>(pub(crate) &'a mut Vec<u64>);
@@ -209,8 +191,8 @@ pub(crate) fn fields(mut words: &[u64]) -> impl Iterator<Item = (usize, FieldVal
         // Lengths are checked, so a damaged entry loses only its own fields.
         let (value, rest) = rest.split_at_checked(bytes.div_ceil(8))?;
         words = rest;
-        let kind = TYPES.get((head >> 8) as usize & 0xff)?;
-        Some(((head & 0xff) as usize, decode_value(*kind, value, bytes)))
+        let kind = FieldType::from_repr((head >> 8) as usize & 0xff)?;
+        Some(((head & 0xff) as usize, decode_value(kind, value, bytes)))
     })
 }
 

@@ -1,27 +1,9 @@
 //! Fields of a range that do not decide its place, read one by one when the range is written.
 
+use super::facts::SpanFacts;
 use super::tensors::TensorFields;
 use super::window::{SpanRun, SpanWindow};
 use crate::spans::FieldValue;
-
-/// Fields that decide a range's place, and scalar fields of [`SpanDetails`].
-const KNOWN: [&str; 15] = [
-    "annotation",
-    "name",
-    "message",
-    "stream",
-    "device",
-    "correlation",
-    "sync_stream",
-    "wait_on_stream",
-    "wait_on_record",
-    "seq",
-    "backward",
-    "start_ns",
-    "end_ns",
-    "schema",
-    "tensor_device",
-];
 
 /// Descriptive fields of one range.
 #[derive(Debug, Default)]
@@ -43,36 +25,27 @@ impl SpanDetails {
             ..SpanDetails::default()
         };
         for (name, value) in window.fields(ran) {
-            details.take(name, value);
+            if let Err(value) = details.take(name, value) {
+                // A repeated field replaces its value: JSON keys must be unique.
+                details.more.retain(|(known, _)| *known != name);
+                details.more.push((name, value));
+            }
         }
         details
     }
 
-    fn take(&mut self, name: &'static str, value: FieldValue) {
-        let untaken = match name {
-            "shapes" | "dtypes" | "tensors" => self.inputs.take(name, value).err(),
-            "out_shapes" | "out_dtypes" | "out_tensors" => self
-                .outputs
-                .take(name.trim_start_matches("out_"), value)
-                .err(),
-            "schema" => Some(value)
-                .map(|value| self.schema = value.into_text())
-                .and(None),
-            "tensor_device" => Some(value)
-                .map(|value| self.tensor_device = value.into_text())
-                .and(None),
-            _ => {
-                if !KNOWN.contains(&name) {
-                    Some(value)
-                } else {
-                    None
-                }
+    /// Takes a field with a meaning; returns the value of any other.
+    fn take(&mut self, name: &'static str, value: FieldValue) -> Result<(), FieldValue> {
+        match name {
+            "shapes" | "dtypes" | "tensors" => return self.inputs.take(name, value),
+            "out_shapes" | "out_dtypes" | "out_tensors" => {
+                return self.outputs.take(name.trim_start_matches("out_"), value);
             }
-        };
-        if let Some(value) = untaken {
-            // A repeated field replaces its value: JSON keys must be unique.
-            self.more.retain(|(known, _)| *known != name);
-            self.more.push((name, value));
+            "schema" => self.schema = value.into_text(),
+            "tensor_device" => self.tensor_device = value.into_text(),
+            // decides the place of the range
+            _ => return SpanFacts::default().take(name, value),
         }
+        Ok(())
     }
 }

@@ -54,33 +54,42 @@ impl SpanFacts {
             name: Cow::Borrowed(callsite.name()),
             ..SpanFacts::default()
         };
-        let mut annotation = false;
         for (name, value) in words.flat_map(|words| named(callsite, words)) {
-            match name {
-                "annotation" => annotation = value.is_true(),
-                "name" | "message" => facts.name = Cow::Owned(value.into_text()),
-                "stream" => facts.stream = value.int(),
-                "device" => facts.device = value.int().unwrap_or(0),
-                "correlation" => facts.correlation = value.int(),
-                "sync_stream" => facts.sync_stream = value.int(),
-                "wait_on_stream" => facts.wait_on_stream = value.int(),
-                "wait_on_record" => facts.wait_on_record = value.int(),
-                "seq" => facts.seq = value.int(),
-                "backward" => facts.backward = value.is_true(),
-                "start_ns" => facts.start_ns = value.int(),
-                "end_ns" => facts.end_ns = value.int(),
-                _ => {}
-            }
+            // the others are details
+            drop(facts.take(name, value));
         }
         facts.role = match (facts.stream, facts.correlation) {
             // Rows have a stream and a correlation, calls only a correlation: the stream decides
             // first.
             (Some(_), _) => SpanRole::Row,
             (None, Some(_)) => SpanRole::Call,
-            _ if annotation => SpanRole::Annotation,
-            _ => SpanRole::Op,
+            _ => facts.role,
         };
         facts
+    }
+
+    /// Takes a field that decides the place of a range.
+    ///
+    /// # Errors
+    /// Returns the value of any other field.
+    pub(crate) fn take(&mut self, name: &str, value: FieldValue) -> Result<(), FieldValue> {
+        match name {
+            "annotation" if value.is_true() => self.role = SpanRole::Annotation,
+            "annotation" => self.role = SpanRole::Op,
+            "name" | "message" => self.name = Cow::Owned(value.into_text()),
+            "stream" => self.stream = value.int(),
+            "device" => self.device = value.int().unwrap_or(0),
+            "correlation" => self.correlation = value.int(),
+            "sync_stream" => self.sync_stream = value.int(),
+            "wait_on_stream" => self.wait_on_stream = value.int(),
+            "wait_on_record" => self.wait_on_record = value.int(),
+            "seq" => self.seq = value.int(),
+            "backward" => self.backward = value.is_true(),
+            "start_ns" => self.start_ns = value.int(),
+            "end_ns" => self.end_ns = value.int(),
+            _ => return Err(value),
+        }
+        Ok(())
     }
 
     /// Creates the range of a step with PyTorch's name for it.

@@ -104,7 +104,7 @@ pub struct ConvertArgs {
         hide_possible_values = true
     )]
     pub attrs: Option<AttributeSet>,
-    // not StrictArgs: no other trace is left out here
+    // not ReadingArgs: no other trace is left out here
     /// Write nothing and exit with 1 if the output would lack part of the input
     #[arg(long)]
     pub strict: bool,

@@ -6,7 +6,7 @@ use bytesize::ByteSize;
 use clap::Args;
 use etlink_link::TensorEdges;
 use etlink_run::shard::Shard;
-use etlink_run::{Overhead, ReadCache, RunOptions, StepPattern, TraceSlice};
+use etlink_run::{Overhead, RunOptions, StepPattern, TraceSlice};
 use etlink_torch::RankSelection;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -40,22 +40,6 @@ impl ResourceArgs {
     }
 }
 
-/// Treatment of damage.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct StrictArgs {
-    /// Leave out damaged traces, and pairs of traces from two runs; exit with 1 if there are any
-    #[arg(long)]
-    pub strict: bool,
-}
-
-/// Treatment of traces that do not belong together.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct MismatchArgs {
-    /// Link and join traces that do not seem to belong together; a note names them
-    #[arg(long)]
-    pub allow_mismatch: bool,
-}
-
 /// Treatment of existing results.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OverwriteArgs {
@@ -70,14 +54,6 @@ pub struct WorkbookArgs {
     /// Also write the tables to a workbook, a sheet each
     #[arg(short, long, value_name = "FILE.xlsx")]
     pub output: Option<PathBuf>,
-}
-
-/// Folder of parsed traces and results.
-#[derive(Clone, Debug, Args)]
-pub struct CacheArgs {
-    /// Folder or URL that keeps parsed traces and results for later commands; also `ETLINK_CACHE`
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<PathBuf>,
 }
 
 /// Part of each trace to read.
@@ -101,9 +77,22 @@ impl SliceArgs {
     }
 }
 
-/// Overhead of recording.
-#[derive(Clone, Copy, Debug, Args)]
-pub struct OverheadArgs {
+/// Options of reading and linking traces.
+#[derive(Clone, Debug, Args)]
+pub struct ReadingArgs {
+    #[command(flatten)]
+    pub resources: ResourceArgs,
+    /// Leave out damaged traces, and pairs of traces from two runs; exit with 1 if there are any
+    #[arg(long)]
+    pub strict: bool,
+    /// Link and join traces that do not seem to belong together; a note names them
+    #[arg(long)]
+    pub allow_mismatch: bool,
+    /// Folder or URL that keeps parsed traces and results for later commands; also `ETLINK_CACHE`
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+    #[command(flatten)]
+    pub slice: SliceArgs,
     /// Overhead of recording in host times: `keep`, `remove`, or a step's time without recording
     ///
     /// Profilers lengthen each op by some microseconds, so that a host seems slower than it is and
@@ -115,23 +104,6 @@ pub struct OverheadArgs {
     /// rank; exports and tables of ops keep it.
     #[arg(long, value_name = "keep|remove|STEP")]
     pub overhead: Option<Overhead>,
-}
-
-/// Options of reading and linking traces.
-#[derive(Clone, Debug, Args)]
-pub struct ReadingArgs {
-    #[command(flatten)]
-    pub resources: ResourceArgs,
-    #[command(flatten)]
-    pub strict: StrictArgs,
-    #[command(flatten)]
-    pub mismatch: MismatchArgs,
-    #[command(flatten)]
-    pub cache: CacheArgs,
-    #[command(flatten)]
-    pub slice: SliceArgs,
-    #[command(flatten)]
-    pub overhead: OverheadArgs,
 }
 
 /// Ranks to read.
@@ -259,31 +231,6 @@ impl JsonOrCsvArgs {
     }
 }
 
-impl OverheadArgs {
-    /// Refuses the option for a command whose times are those recorded.
-    ///
-    /// # Errors
-    /// The option is set.
-    pub fn refuse(self) -> anyhow::Result<()> {
-        if self
-            .overhead
-            .is_some_and(|overhead| overhead != Overhead::Keep)
-        {
-            anyhow::bail!(
-                "--overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
-            );
-        }
-        Ok(())
-    }
-}
-
-impl CacheArgs {
-    /// Returns the requested cache, if any.
-    pub fn open(&self) -> Option<ReadCache> {
-        crate::trace_cache::open(self.cache.as_deref())
-    }
-}
-
 impl ReadingArgs {
     /// Returns the options for reading a run; starts the threads.
     ///
@@ -294,13 +241,29 @@ impl ReadingArgs {
             threads: self.resources.start()?,
             memory: self.resources.memory.map(|memory| memory.as_u64()),
             ranks: ranks.and_then(|choice| choice.ranks.clone()),
-            strict: self.strict.strict,
-            allow_mismatch: self.mismatch.allow_mismatch,
-            cache: self.cache.open(),
+            strict: self.strict,
+            allow_mismatch: self.allow_mismatch,
+            cache: crate::trace_cache::open(self.cache.as_deref()),
             slice: self.slice.slice(),
-            overhead: self.overhead.overhead,
+            overhead: self.overhead,
             ..RunOptions::default()
         })
+    }
+
+    /// Refuses to remove overhead for a command whose times are those recorded.
+    ///
+    /// # Errors
+    /// Another treatment of the overhead is asked for than to keep it.
+    pub fn refuse_overhead(&self) -> anyhow::Result<()> {
+        if self
+            .overhead
+            .is_none_or(|overhead| overhead == Overhead::Keep)
+        {
+            return Ok(());
+        }
+        anyhow::bail!(
+            "--overhead: tables of ops have their times as recorded; use it with findings, analyze or replay"
+        );
     }
 }
 

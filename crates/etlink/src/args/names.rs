@@ -1,11 +1,13 @@
 //! Values with a fixed set of names.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use etlink_analyze::top::TopOrder;
 use etlink_chakra::proto::CollectiveCommType;
 use etlink_chakra::{AttributeSet, LatencyMode};
 use etlink_link::TensorEdges;
 use etlink_run::convert::GraphFormat;
 use etlink_run::output::{OutputFormat, Packing};
+use etlink_torch::OwnProfiler;
 use etlink_workload::goal::CollectiveAlgorithm;
 
 /// Values with their names and help.
@@ -114,4 +116,50 @@ pub const COLLECTIVES: Names<CollectiveCommType> = &[
     ),
     ("broadcast", "Broadcast", CollectiveCommType::Broadcast),
     ("all-reduce", "All-reduce", CollectiveCommType::AllReduce),
+];
+
+/// Treatments of a profiler that the recorded program makes itself.
+pub const OWN_PROFILER: Names<OwnProfiler> = &[
+    (
+        "adopt",
+        "Keep its schedule and files, and also write both traces of its steps to DIR",
+        OwnProfiler::Adopt,
+    ),
+    (
+        "leave",
+        "Stop recording when it first warms up or records",
+        OwnProfiler::Leave,
+    ),
+];
+
+/// Activities that the profiler records, with the names in torch's module.
+pub const ACTIVITIES: Names<&str> = &[
+    ("cpu", "Operators and calls of the host", "cpu"),
+    ("cuda", "Kernels and copies of CUDA and ROCm", "cuda"),
+    ("xpu", "Intel GPUs", "xpu"),
+    ("mtia", "Meta's accelerators", "mtia"),
+];
+
+/// Signals that request a recording, with their names in Python; empty for none.
+pub const TRIGGER_SIGNALS: Names<&str> = &[
+    ("usr1", "SIGUSR1", "SIGUSR1"),
+    ("usr2", "SIGUSR2", "SIGUSR2"),
+    ("none", "No signal", ""),
+];
+
+/// Sort keys of tables of ops.
+pub const TOP_ORDERS: Names<TopOrder> = &[
+    (
+        "self-device",
+        "Time on the device, without children",
+        TopOrder::SelfDevice,
+    ),
+    ("device", "Time on the device", TopOrder::Device),
+    (
+        "self-host",
+        "Time on the host, without children",
+        TopOrder::SelfHost,
+    ),
+    ("host", "Time on the host", TopOrder::Host),
+    ("count", "Number of calls", TopOrder::Count),
 ];

@@ -1,10 +1,11 @@
 //! Arguments of `etlink record`.
 
-use super::{OverwriteArgs, TorchScheduleArgs};
+use super::OverwriteArgs;
+use super::names::{self, one_of};
 use bytesize::ByteSize;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 use etlink_schedule::{Arguments, Schedule};
-use etlink_torch::{RankSelection, StepTimeLimit};
+use etlink_torch::{OwnProfiler, RankSelection, StepTimeLimit};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -23,8 +24,13 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub armed: ArmedArgs,
     /// Treatment of a `torch.profiler.profile` in the program
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
-    pub own_profiler: OwnProfilerArg,
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_parser = one_of(names::OWN_PROFILER),
+        default_value = "adopt"
+    )]
+    pub own_profiler: OwnProfiler,
     /// Output folder for traces and the manifest etlink.json, created if missing
     ///
     /// Rank 0 writes `torch_et_0.json` and `kineto_trace_0.json`. Further cycles are in cycle_1,
@@ -50,13 +56,18 @@ pub struct RecordArgs {
         value_parser = phase_schedule,
         conflicts_with_all = ["wait", "step_on", "interleave", "armed"]
     )]
-    pub phase: Vec<PhaseScheduleArg>,
+    pub phase: Vec<(String, Arguments)>,
     /// Ranks to record, such as 0,8-15 [default: all]
     #[arg(long, value_name = "RANKS")]
     pub ranks: Option<RankSelection>,
     /// Activities to record, such as cpu,cuda; cpu is always recorded [default: all available]
-    #[arg(long, value_name = "KINDS", value_enum, value_delimiter = ',')]
-    pub activities: Vec<ActivityArg>,
+    #[arg(
+        long,
+        value_name = "KINDS",
+        value_parser = one_of(names::ACTIVITIES),
+        value_delimiter = ','
+    )]
+    pub activities: Vec<&'static str>,
     #[command(flatten)]
     pub what: RecordedArgs,
     /// Link the traces into DIR/chakra when the program has ended, as `merge` does
@@ -88,37 +99,6 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// Treatment of a profiler that the program makes itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OwnProfilerArg {
-    /// Keep its schedule and files, and also write both traces of its steps to DIR
-    #[default]
-    Adopt,
-    /// Stop recording when it first warms up or records
-    Leave,
-}
-
-/// Activities that the profiler records, with PyTorch's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum ActivityArg {
-    /// Operators and calls of the host
-    Cpu,
-    /// Kernels and copies of CUDA and ROCm
-    Cuda,
-    /// Intel GPUs
-    Xpu,
-    /// Meta's accelerators
-    Mtia,
-}
-
-impl ActivityArg {
-    /// Returns the name in the hook, that of torch's module.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// Steps to record if the program has no profiler of its own: arguments of
 /// `torch.profiler.schedule`, with its names.
 #[derive(Clone, Copy, Debug, Args)]
@@ -148,14 +128,14 @@ pub struct RecordScheduleArgs {
 }
 
 impl RecordScheduleArgs {
-    /// Returns the arguments as `etlink schedule` takes them; none if the program's profiler
+    /// Returns the schedule, of one cycle if no number is given; none if the program's profiler
     /// decides.
-    pub fn given(self) -> Option<TorchScheduleArgs> {
-        Some(TorchScheduleArgs {
+    pub fn given(self) -> Option<Arguments> {
+        Some(Arguments {
             wait: self.wait?,
             warmup: self.warmup?,
             active: self.active?,
-            repeat: self.repeat,
+            repeat: self.repeat.unwrap_or(1),
             skip_first: self.skip_first,
             skip_first_wait: self.skip_first_wait,
         })
@@ -191,46 +171,19 @@ pub struct ArmedArgs {
     ///
     /// A rank is a Python process that trains. Do not send the signal to torchrun, which would end.
     /// If the program handles the signal, etlink leaves it alone.
-    #[arg(long, value_name = "SIGNAL", value_enum, requires = "armed")]
-    pub trigger_signal: Option<TriggerSignal>,
-}
-
-/// A signal that requests a recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum TriggerSignal {
-    /// SIGUSR1
-    Usr1,
-    /// SIGUSR2
-    #[default]
-    Usr2,
-    /// No signal
-    None,
-}
-
-impl TriggerSignal {
-    /// Returns the name in Python.
-    pub fn name(self) -> Option<String> {
-        let name = match self {
-            TriggerSignal::Usr1 => "SIGUSR1",
-            TriggerSignal::Usr2 => "SIGUSR2",
-            TriggerSignal::None => return None,
-        };
-        Some(name.to_owned())
-    }
-}
-
-/// The schedule of a phase.
-#[derive(Clone, Debug)]
-pub struct PhaseScheduleArg {
-    /// `train`, `validate`, `test` or `predict`.
-    pub name: String,
-    /// One cycle, if no number is given.
-    pub schedule: Arguments,
+    #[arg(
+        long,
+        value_name = "SIGNAL",
+        value_parser = one_of(names::TRIGGER_SIGNALS),
+        requires = "armed"
+    )]
+    pub trigger_signal: Option<&'static str>,
 }
 
 const PHASES: [&str; 4] = ["train", "validate", "test", "predict"];
 
-fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
+/// Returns a phase and its schedule: one cycle, if no number is given.
+fn phase_schedule(text: &str) -> Result<(String, Arguments), String> {
     let (name, steps) = text
         .split_once(':')
         .ok_or("a schedule begins with its phase, such as validate:wait=1,active=2")?;
@@ -260,8 +213,7 @@ fn phase_schedule(text: &str) -> Result<PhaseScheduleArg, String> {
         }
     }
     Schedule::new(schedule).map_err(|error| error.to_string())?;
-    let name = name.to_owned();
-    Ok(PhaseScheduleArg { name, schedule })
+    Ok((name.to_owned(), schedule))
 }
 
 /// Data to record besides times, with the profiler's own names.

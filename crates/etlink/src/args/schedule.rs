@@ -7,22 +7,9 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
     etlink schedule --wait 1 --warmup 1 --active 2 --repeat 1 --steps 20")]
-pub struct ScheduleArgs {
-    #[command(flatten)]
-    pub schedule: TorchScheduleArgs,
-    /// Number of steps to list, starting with step 0
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub steps: u64,
-    #[command(flatten)]
-    pub print: JsonArgs,
-}
-
-/// Arguments of `torch.profiler.schedule`, with its names and defaults. The schedule checks their
-/// bounds.
-#[derive(Clone, Copy, Debug, Args)]
 // so that -1 reaches the schedule, which refuses it with PyTorch's reason
 #[command(allow_negative_numbers = true)]
-pub struct TorchScheduleArgs {
+pub struct ScheduleArgs {
     /// Idle steps at the start of each cycle
     #[arg(long, value_name = "N")]
     pub wait: i64,
@@ -34,7 +21,6 @@ pub struct TorchScheduleArgs {
     pub active: i64,
     /// Number of cycles; 0: until the program ends [default: 0]
     #[arg(long, value_name = "N")]
-    // an option: `record` and `schedule` have different defaults
     pub repeat: Option<i64>,
     /// Steps before the first cycle
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -42,4 +28,9 @@ pub struct TorchScheduleArgs {
     /// Unless 0, start the first cycle without its wait
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub skip_first_wait: i64,
+    /// Number of steps to list, starting with step 0
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub steps: u64,
+    #[command(flatten)]
+    pub print: JsonArgs,
 }

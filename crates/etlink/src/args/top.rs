@@ -1,5 +1,6 @@
 //! Arguments of `etlink top`.
 
+use super::names::{self, one_of};
 use super::{JsonOrCsvArgs, NameArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use crate::op_tables::OpTableConfig;
 use clap::{Args, ValueEnum};
@@ -24,11 +25,11 @@ pub struct TopArgs {
     /// Sort key; `self` times exclude children [default: self-device, else self-host]
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of(names::TOP_ORDERS),
         hide_possible_values = true,
         value_name = "self-device|device|self-host|host|count"
     )]
-    pub by: Option<TopBy>,
+    pub by: Option<TopOrder>,
     /// Show Python frames as rows too
     #[arg(long)]
     pub python: bool,
@@ -119,21 +120,6 @@ pub enum FoldedTime {
     Host,
 }
 
-/// Sort key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TopBy {
-    /// Time on the device, without children.
-    SelfDevice,
-    /// Time on the device.
-    Device,
-    /// Time on the host, without children.
-    SelfHost,
-    /// Time on the host.
-    Host,
-    /// Number of calls.
-    Count,
-}
-
 /// Key of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopGrouping {
@@ -153,7 +139,7 @@ impl TopArgs {
     /// The threads cannot be started, or the trace is a folder and has a host trace.
     pub fn op_table_config(&self) -> anyhow::Result<OpTableConfig<'static>> {
         Ok(OpTableConfig {
-            order: self.by.map(TopBy::order),
+            order: self.by,
             group: self.tables.top_group(),
             python: self.python,
             tree: self.tree,
@@ -172,7 +158,7 @@ impl TableArgs {
     /// # Errors
     /// The threads cannot be started, or times are asked for that tables of ops do not have.
     pub fn run_options(&self) -> anyhow::Result<RunOptions> {
-        self.reading.overhead.refuse()?;
+        self.reading.refuse_overhead()?;
         Ok(RunOptions {
             steps_by: self.steps.steps_by.clone(),
             progress: crate::progress::progress_bar(),
@@ -186,18 +172,6 @@ impl TableArgs {
             TopGrouping::Name => TopGroup::Name,
             TopGrouping::Shape => TopGroup::Shape,
             TopGrouping::Stack => TopGroup::Stack(usize::from(self.frames)),
-        }
-    }
-}
-
-impl TopBy {
-    fn order(self) -> TopOrder {
-        match self {
-            TopBy::SelfDevice => TopOrder::SelfDevice,
-            TopBy::Device => TopOrder::Device,
-            TopBy::SelfHost => TopOrder::SelfHost,
-            TopBy::Host => TopOrder::Host,
-            TopBy::Count => TopOrder::Count,
         }
     }
 }

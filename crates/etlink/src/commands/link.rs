@@ -7,9 +7,10 @@ use crate::serial_host::serial_host_note;
 use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, allocator, notes, table};
 use anyhow::{Result, bail};
+use etlink_chakra::WriteOptions;
 use etlink_model::KeepEvents;
 use etlink_run::input::{self, InputKind, WantedTrace};
-use etlink_run::job::{ChakraOptions, JobReport, LinkJob, RankContext};
+use etlink_run::job::{JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::storage::{self, StoredKind};
@@ -22,7 +23,7 @@ struct LinkConfig {
     options: RunOptions,
     /// Target file; `None` to print only the report.
     target: Option<Target>,
-    chakra: ChakraOptions,
+    chakra: WriteOptions<'static>,
     json: bool,
 }
 

@@ -11,15 +11,17 @@ mod inspect;
 mod link;
 mod merge;
 mod ranks;
+#[cfg(unix)]
 mod record;
 mod replay;
 mod report;
 mod scale;
 mod schedule;
-#[cfg(feature = "schema")]
+#[cfg(all(unix, feature = "schema"))]
 mod schemas;
 mod simulated;
 mod top;
+#[cfg(unix)]
 mod trigger;
 
 pub use analyze::{AnalyzeDocument, AnalyzeQuery, HtaDocument, HtaQuery, OpsDocument};
@@ -28,7 +30,7 @@ pub use findings::{FindingsReport, findings_of_run};
 pub use ranks::RanksDocument;
 pub use replay::{ReplayDocument, ReplayQuery};
 pub use report::report_page;
-#[cfg(feature = "schema")]
+#[cfg(all(unix, feature = "schema"))]
 pub use schemas::{NamedSchema, json_schemas};
 pub use top::TopDocument;
 
@@ -105,6 +107,7 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Repro(args) => analyze::repro::run(&args),
         EtlinkCommand::Diff(args) => diff::run(args),
         EtlinkCommand::Findings(args) => findings::run(args),
+        #[cfg(unix)]
         EtlinkCommand::Record(args) => record::run(&args),
         EtlinkCommand::Report(args) => report::run(args),
         EtlinkCommand::Replay(args) => replay::run(args),
@@ -115,7 +118,12 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Simulated(args) => simulated::run(args),
         EtlinkCommand::Inspect(args) => inspect::run(args),
         EtlinkCommand::Top(args) => top::run(args),
+        #[cfg(unix)]
         EtlinkCommand::Trigger(args) => trigger::run(&args),
+        #[cfg(not(unix))]
+        EtlinkCommand::Record(_) | EtlinkCommand::Trigger(_) => {
+            anyhow::bail!("recordings need a Unix system")
+        }
         EtlinkCommand::Schedule(args) => schedule::run(&args),
         EtlinkCommand::Completions(args) => completions::run(&args),
     }

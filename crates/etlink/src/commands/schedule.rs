@@ -1,7 +1,7 @@
 //! `etlink schedule`: prints the action of each step of a program.
 
 use crate::Outcome;
-use crate::args::{ScheduleArgs, TorchScheduleArgs};
+use crate::args::ScheduleArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use anyhow::Result;
@@ -12,30 +12,15 @@ use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 use std::io::{BufWriter, StdoutLock, Write};
 
-impl TorchScheduleArgs {
-    /// Converts the arguments to PyTorch's.
-    pub fn torch_arguments(self, default_repeat: i64) -> Arguments {
-        let TorchScheduleArgs {
-            wait,
-            warmup,
-            active,
-            repeat,
-            skip_first,
-            skip_first_wait,
-        } = self;
-        Arguments {
-            wait,
-            warmup,
-            active,
-            repeat: repeat.unwrap_or(default_repeat),
-            skip_first,
-            skip_first_wait,
-        }
-    }
-}
-
 pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
-    let schedule = Schedule::new(args.schedule.torch_arguments(0))?;
+    let schedule = Schedule::new(Arguments {
+        wait: args.wait,
+        warmup: args.warmup,
+        active: args.active,
+        repeat: args.repeat.unwrap_or(0),
+        skip_first: args.skip_first,
+        skip_first_wait: args.skip_first_wait,
+    })?;
     for note in schedule_notes(&schedule, args.steps) {
         notes::print_note(&note);
     }

@@ -1,6 +1,6 @@
 //! Restores the two traces of an ET+.
 
-use super::column::{Coding, in_time};
+use super::column::{Coding, ColumnCell, in_time};
 use super::document::{AnomalyEntry, HostPart, Label, RecordingDocument, RecordingVersion};
 use super::tables::{ReadTable, RecordedTable};
 use super::traces::{RecordedTraces, RecordingError, number_records};
@@ -162,22 +162,19 @@ impl<'g> RecordingReader<'g> {
         T::read(self.read_table(name)?).ok_or_else(|| no_column(name))
     }
 
-    /// Returns a column of numbers.
-    fn numbers(
+    fn column<T: ColumnCell>(
         &self,
         table: &str,
         column: &str,
         coding: Coding,
-    ) -> Result<Vec<i64>, RecordingError> {
-        let numbers = self.read_table(table)?.numbers(column, coding);
-        numbers.ok_or_else(|| no_column(table))
+    ) -> Result<Vec<T>, RecordingError> {
+        let cells = self.read_table(table)?.column(column, coding);
+        cells.ok_or_else(|| no_column(table))
     }
 
     /// Returns the position of the node with this id.
     fn place(&self, node: i64) -> Result<usize, RecordingError> {
-        let place = usize::try_from(node)
-            .ok()
-            .and_then(|node| node.checked_sub(1));
+        let place = usize::try_from(node).unwrap_or(0).checked_sub(1);
         place
             .filter(|place| *place < self.graph.len())
             .ok_or_else(|| changed(format!("node {node} is missing")))
@@ -199,10 +196,10 @@ impl<'g> RecordingReader<'g> {
 
     fn ops(&mut self, lines: &HostTrace) -> Result<CpuOps, RecordingError> {
         let mut ops: CpuOps = self.table("ops")?;
-        let nodes = self.numbers("ops", "node", Coding::Delta)?;
-        let names = self.numbers("ops", "name", Coding::Plain)?;
-        let starts = self.numbers("ops", "start", Coding::Plain)?;
-        let durations = self.numbers("ops", "duration", Coding::Plain)?;
+        let nodes: Vec<i64> = self.column("ops", "node", Coding::Delta)?;
+        let names: Vec<i64> = self.column("ops", "name", Coding::Plain)?;
+        let starts: Vec<i64> = self.column("ops", "start", Coding::Plain)?;
+        let durations: Vec<i64> = self.column("ops", "duration", Coding::Plain)?;
         for (op, node) in nodes.into_iter().enumerate() {
             let node = match node {
                 0 => None,
@@ -231,7 +228,7 @@ impl<'g> RecordingReader<'g> {
 
     fn rows(&mut self) -> Result<DeviceRows, RecordingError> {
         let mut rows: DeviceRows = self.table("rows")?;
-        let nodes = self.numbers("rows", "node", Coding::Delta)?;
+        let nodes: Vec<i64> = self.column("rows", "node", Coding::Delta)?;
         let categories = self.categories();
         for node in nodes {
             let place = self.place(node)?;
@@ -261,36 +258,27 @@ impl<'g> RecordingReader<'g> {
     }
 
     fn sizes(&self, name: &str) -> Result<Vec<[u32; 3]>, RecordingError> {
-        let axis = |axis: &str| -> Result<Vec<u32>, RecordingError> {
-            let column = self
-                .read_table("rows")?
-                .column(&format!("{name}_{axis}"), Coding::Plain);
-            column.ok_or_else(|| no_column("rows"))
-        };
+        let axis = |axis| self.column("rows", &format!("{name}_{axis}"), Coding::Plain);
         let (x, y, z) = (axis("x")?, axis("y")?, axis("z")?);
         let sizes = x.into_iter().zip(y).zip(z);
         Ok(sizes.map(|((x, y), z)| [x, y, z]).collect())
     }
 
     fn add_annotations(&self, device: &mut DeviceTrace) -> Result<(), RecordingError> {
-        let launches = self.numbers("annotations", "launch", Coding::Delta)?;
-        let nodes = self.numbers("annotations", "graph_node", Coding::Delta)?;
-        let names = self.numbers("annotations", "name", Coding::Plain)?;
-        for ((launch, node), name) in launches.into_iter().zip(nodes).zip(names) {
-            let key = (Correlation(launch), node.cast_unsigned());
-            let name = NameId(u32::try_from(name).unwrap_or(0));
-            device.node_annotations.insert(key, name);
-        }
+        let launches: Vec<Correlation> = self.column("annotations", "launch", Coding::Delta)?;
+        let nodes: Vec<u64> = self.column("annotations", "graph_node", Coding::Delta)?;
+        let names: Vec<NameId> = self.column("annotations", "name", Coding::Plain)?;
+        let keys = launches.into_iter().zip(nodes);
+        device.node_annotations.extend(keys.zip(names));
         Ok(())
     }
 
     /// Restores the host trace with its original ids, without the device rows and roots that the
     /// file adds.
     fn host(&self, part: HostPart, mut host: HostTrace) -> Result<HostTrace, RecordingError> {
-        let nodes = self.numbers("host", "node", Coding::Delta)?;
-        let ids = self.read_table("host")?.column("id", Coding::Delta);
-        let ids: Vec<u64> = ids.ok_or_else(|| no_column("host"))?;
-        let communicates = self.numbers("host", "communicates", Coding::Plain)?;
+        let nodes: Vec<i64> = self.column("host", "node", Coding::Delta)?;
+        let ids: Vec<u64> = self.column("host", "id", Coding::Delta)?;
+        let communicates: Vec<bool> = self.column("host", "communicates", Coding::Plain)?;
         if !ids.is_sorted_by(|before, after| before < after) {
             return Err(damaged("ids of the host trace do not ascend"));
         }
@@ -334,24 +322,19 @@ impl<'g> RecordingReader<'g> {
         let nodes = &mut host.nodes;
         // Device rows repeat the records of their ops; some records belong to the device trace.
         for (record, communicates) in nodes.collective.iter_mut().zip(communicates) {
-            if communicates == 0 {
+            if !communicates {
                 *record = u32::MAX;
             }
         }
         number_records(nodes, &mut host.collectives);
         let former_of = |node: u64| {
-            let place = usize::try_from(node)
-                .ok()
-                .and_then(|node| node.checked_sub(1));
-            place
-                .and_then(|place| former.get(place))
-                .copied()
-                .unwrap_or(0)
+            let place = usize::try_from(node).ok()?.checked_sub(1)?;
+            former.get(place).copied()
         };
         for parents in [&mut nodes.parent, &mut nodes.fw_parent] {
             parents
                 .iter_mut()
-                .for_each(|parent| *parent = former_of(*parent));
+                .for_each(|parent| *parent = former_of(*parent).unwrap_or(0));
         }
         nodes.id = ids;
         host.header = part.header;

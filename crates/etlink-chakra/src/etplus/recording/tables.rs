@@ -66,14 +66,10 @@ pub(super) struct ReadTable {
 }
 
 impl ReadTable {
-    /// Returns the numbers of a column; `None` if the column is missing or has a different length.
-    pub(super) fn numbers(&self, name: &str, coding: Coding) -> Option<Vec<i64>> {
-        self.columns.get(name)?.numbers(coding, self.rows)
-    }
-
-    /// Returns the cells of a column; `None` if any is missing or invalid.
+    /// Returns the cells of a column; `None` if the column is missing, has a different length, or
+    /// has an invalid cell.
     pub(super) fn column<T: ColumnCell>(&self, name: &str, coding: Coding) -> Option<Vec<T>> {
-        let numbers = self.numbers(name, coding)?;
+        let numbers = self.columns.get(name)?.numbers(coding, self.rows)?;
         numbers.into_iter().map(T::from_number).collect()
     }
 }

@@ -15,7 +15,7 @@ use etlink_run::{RunOptions, RunSource};
 use std::path::Path;
 
 pub fn run(args: &LearnArgs) -> Result<Outcome> {
-    args.reading.overhead.refuse()?;
+    args.reading.refuse_overhead()?;
     if !is_learned(&args.output) {
         bail!("-o {}: times of ops are a .etk", args.output.display());
     }

@@ -23,7 +23,7 @@ impl JsonReport for RunReports<AnalyzedRun<RankOps>> {
 }
 
 pub fn run(args: &OpsArgs) -> Result<Outcome> {
-    args.reading.overhead.refuse()?;
+    args.reading.refuse_overhead()?;
     let workbook = WorkbookTarget::new(&args.workbook, &args.overwrite)?;
     let rules = read_rules(args.trace.rules.as_deref())?.rules;
     let peaks = read_peaks(args.peaks.as_deref())?;

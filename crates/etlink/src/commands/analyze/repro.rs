@@ -42,7 +42,7 @@ struct Case<'t> {
 }
 
 pub fn run(args: &ReproArgs) -> Result<Outcome> {
-    args.reading.overhead.refuse()?;
+    args.reading.refuse_overhead()?;
     if args
         .output
         .extension()

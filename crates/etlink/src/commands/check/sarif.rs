@@ -67,7 +67,7 @@ fn result(file: &Checked, finding: &Finding) -> Value {
     json!({
         "ruleId": finding.rule,
         "ruleIndex": rule,
-        "level": CheckRule::of(finding.kind).map_or("error", |rule| rule.level),
+        "level": rule.map_or("error", |at| RULES[at].level),
         "message": { "text": format!("{}: {}{detail}", finding.count, finding.kind.describe()) },
         "occurrenceCount": finding.count.max(1),
         "locations": [first],

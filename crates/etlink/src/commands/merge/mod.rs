@@ -8,8 +8,8 @@ use crate::envelope::{JsonReport, json_text};
 use crate::serial_host::serial_host_note;
 use crate::{Outcome, allocator, notes};
 use anyhow::{Result, bail};
-use etlink_chakra::TracePart;
 use etlink_chakra::astra::NetworkBackend;
+use etlink_chakra::{TracePart, WriteOptions};
 use etlink_model::KeepEvents;
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
@@ -38,7 +38,10 @@ fn merge_options(args: &MergeArgs) -> Result<MergeOptions> {
     }
     Ok(MergeOptions {
         format,
-        chakra: how.chakra_options(Some(format))?.with(trace_part(args)),
+        chakra: WriteOptions {
+            part: trace_part(args),
+            ..how.chakra_options(Some(format))?
+        },
         packing: args.pack.unwrap_or_default(),
         simulator: args.simulator.map(|simulator| AstraSimOptions {
             roofline: args.compute == Compute::Roofline,

@@ -9,7 +9,7 @@
 //! Processes of the program move the files (`files.py`). The launcher removes them at its end or
 //! puts them back; if it was killed, the next launcher does.
 
-use super::files::{self, names};
+use super::files::{self, names, remove_if_there};
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use std::fs;
@@ -21,10 +21,8 @@ const REPLACED: &str = "old.replaced";
 const ASIDE: &str = ".old";
 
 /// Lists the files that a new recording would replace, relative to `folder`.
-pub fn list(work: &Path, files: &[String]) -> Result<()> {
-    let path = work.join(JOURNAL);
-    let written = fs::write(&path, serde_json::to_string(files)?.as_bytes());
-    written.with_context(|| format!("cannot write {}", path.display()))
+pub fn list(work: &Path, listed: &[String]) -> Result<()> {
+    files::write(&work.join(JOURNAL), &serde_json::to_vec(listed)?)
 }
 
 /// Fate of the earlier recording.
@@ -54,9 +52,7 @@ pub fn settle(folder: &Path, work: &Path) -> Result<Earlier> {
     if is_replaced {
         // must come first: later, a removed file looks as if it had never been moved. `old.moved`
         // stays too, or a process that is still running would move its own traces here
-        let path = work.join(REPLACED);
-        let written = fs::write(&path, b"");
-        written.with_context(|| format!("cannot write {}", path.display()))?;
+        files::write(&work.join(REPLACED), b"")?;
     } else {
         // must come first: a process that is still running has to move the restored files again
         remove_if_there(&work.join(MOVED))?;
@@ -107,10 +103,10 @@ pub fn has_files_aside(work: &Path) -> Result<bool> {
 /// Returns the files of the earlier recording, if there is one.
 fn listed_files(work: &Path) -> Result<Option<Vec<String>>> {
     let journal = work.join(JOURNAL);
-    let text = files::read_if_there(&journal);
-    // if this counted as absent, the listed files would never be settled
-    let text = text.with_context(|| format!("cannot read {}", journal.display()))?;
-    let Some(text) = text else { return Ok(None) };
+    // if an unreadable list counted as absent, its files would never be settled
+    let Some(text) = files::read_if_there(&journal)? else {
+        return Ok(None);
+    };
     if let Ok(files) = etlink_json::from_slice(&text) {
         return Ok(Some(files));
     }
@@ -150,13 +146,6 @@ fn put_back(path: &Path, target: &Path) -> std::io::Result<()> {
     // the user may have removed the folder of a cycle because it looked empty
     target.parent().map_or(Ok(()), fs::create_dir_all)?;
     fs::rename(path, target)
-}
-
-fn remove_if_there(path: &Path) -> Result<()> {
-    if !path.exists() {
-        return Ok(());
-    }
-    fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))
 }
 
 /// Returns the files of a recording in `folder`, sorted, relative to the folder.

@@ -13,8 +13,7 @@ use super::{pack, script, summary};
 use crate::args::RecordArgs;
 use anyhow::{Context, Result};
 use etlink_torch::{
-    ENDED, Ended, HostClock, LEFT, MARKER, Manifest, ManifestContents, Process, Settings, Task,
-    masked_command,
+    ENDED, Ended, HostClock, LEFT, MARKER, Manifest, Process, Settings, Task, masked_command,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -166,50 +165,30 @@ impl EndedRecording<'_> {
         let mut manifest = empty_manifest(self.args, &self.settings, self.ended);
         manifest.job = task.map(|task| task.job.clone());
         let manifest = manifest.with(processes, has_hooked, lost);
+        // the folder's manifest has other tasks of this job, or processes of this launcher that ended
+        // after the launcher began to finish; the first task to end finds none
+        let mut others = output.begun_manifest()?.unwrap_or_default();
+        if manifest.job.is_none() || others.job != manifest.job {
+            others.tasks.clear();
+            let launcher = &self.settings.launcher;
+            let ranks = &mut others.ranks;
+            ranks.retain(|rank| rank.process.launcher == *launcher);
+        }
         let own = task.map(|task| Task {
             task: task.task,
             attempt: task.attempt,
             ended: self.ended,
             notes: vec![],
         });
-        Ok(match self.others(output, task)? {
-            Some(others) => manifest.joined(others, own),
-            // the first task to end: later tasks find this manifest and join it
-            None if own.is_some() => manifest.joined(ManifestContents::default(), own),
-            None => manifest,
-        })
-    }
-
-    /// Returns the parts of the folder's manifest that belong to this job, or to processes of this
-    /// launcher that ended after the launcher began to finish.
-    fn others(
-        &self,
-        output: &Output,
-        task: Option<&FolderTask>,
-    ) -> Result<Option<ManifestContents>> {
-        let Some(mut others) = output.begun_manifest()? else {
-            return Ok(None);
-        };
-        let job = task.map(|task| &task.job);
-        if job.is_none() || others.job.as_ref() != job {
-            others.tasks.clear();
-            let launcher = &self.settings.launcher;
-            let ranks = &mut others.ranks;
-            ranks.retain(|rank| rank.process.launcher == *launcher);
-        }
-        Ok(Some(others))
+        Ok(manifest.joined(others, own))
     }
 }
 
 /// Returns a manifest that describes how a program is recorded, without any results.
 pub fn empty_manifest(args: &RecordArgs, settings: &Settings, ended: Ended) -> Manifest {
-    let words = args.command.iter();
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
     Manifest {
         etlink: env!("CARGO_PKG_VERSION").to_owned(),
-        command: masked_command(&words),
+        command: masked_command(&super::words(args)),
         ended,
         job: None,
         tasks: vec![],
@@ -247,7 +226,6 @@ fn has_left(hook: &Path, pid: u32) -> bool {
     fs::remove_file(hook.join(format!("{pid}{LEFT}"))).is_ok()
 }
 
-#[cfg(unix)]
 fn is_running(pid: u32) -> bool {
     use nix::errno::Errno;
     use nix::sys::signal::kill;
@@ -255,11 +233,6 @@ fn is_running(pid: u32) -> bool {
     let pid = i32::try_from(pid).map(Pid::from_raw);
     // EPERM: the process exists but belongs to another user
     pid.is_ok_and(|pid| !matches!(kill(pid, None), Err(Errno::ESRCH)))
-}
-
-#[cfg(not(unix))]
-fn is_running(_: u32) -> bool {
-    false
 }
 
 /// Returns notes of processes that wrote no report, or could not, by process id. Trailing blanks

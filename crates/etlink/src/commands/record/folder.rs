@@ -12,7 +12,7 @@
 //! ```
 
 use super::earlier::{self, Earlier};
-use super::files::{self, names};
+use super::files::{self, named, names};
 use super::launchers::{FolderTask, Launchers};
 use super::left_list;
 use super::lock::{self, Lock};
@@ -24,6 +24,7 @@ use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const LOCK: &str = "lock";
@@ -76,8 +77,7 @@ impl Output {
         };
         let running = output.work.join(RUNNING);
         // only the kernel knows if a launcher is alive: a file with its process id would outlive it
-        let alone = lock::try_exclusive(&running)
-            .with_context(|| format!("cannot lock {}", running.display()))?;
+        let alone = lock::try_exclusive(&running)?;
         let accepted = if alone.is_some() {
             output.begin(overwrite, task)
         } else {
@@ -92,9 +92,7 @@ impl Output {
         }
         // nobody can come between: the other lock is held
         drop(alone);
-        let shared = lock::shared(&running);
-        output.running =
-            Some(shared.with_context(|| format!("cannot lock {}", running.display()))?);
+        output.running = Some(lock::shared(&running)?);
         Ok(output)
     }
 
@@ -130,9 +128,7 @@ impl Output {
             earlier::list(&self.work, &files)?;
         } else if has_manifest && is_again {
             // otherwise the tasks of this run would join that manifest
-            let path = self.path.join(MANIFEST);
-            let removed = fs::remove_file(&path);
-            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+            files::remove_if_there(&self.path.join(MANIFEST))?;
         }
         let recorded = numbers(begun.as_ref());
         Launchers::first(&self.launcher, task, &recorded).write(&self.work.join(JOB))
@@ -235,8 +231,7 @@ impl Output {
 
     /// Waits until the files of the folder may be changed.
     pub fn lock(&self) -> Result<Lock> {
-        lock::exclusive(&self.work, LOCK)
-            .with_context(|| format!("cannot lock {}", self.work.display()))
+        named(lock::exclusive(&self.work, LOCK), "lock", &self.work)
     }
 
     /// Returns the reports of this launcher's processes, by process id, and notes about unreadable
@@ -275,9 +270,7 @@ impl Output {
     /// The file exists but cannot be read: a new manifest would lose the recordings of other
     /// launchers.
     pub fn manifest(&self) -> Result<Option<ManifestContents>> {
-        let path = self.path.join(MANIFEST);
-        let bytes = files::read_if_there(&path);
-        let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = files::read_if_there(&self.path.join(MANIFEST))?;
         Ok(bytes.and_then(|bytes| ManifestContents::read(&bytes).ok()))
     }
 
@@ -296,7 +289,7 @@ impl Output {
             temporary.persist(&target)?;
             Ok(())
         };
-        write().with_context(|| format!("cannot write {}", target.display()))
+        named(write(), "write", &target)
     }
 
     /// Restores the state before the recording, because nothing was started.
@@ -360,13 +353,9 @@ impl Output {
 
     fn process(&self, launcher: &str, pid: u32) -> Result<Process> {
         let report = self.report(launcher, pid, "json");
-        let bytes =
-            fs::read(&report).with_context(|| format!("cannot read {}", report.display()))?;
+        let bytes = files::read(&report)?;
         // a process that made no step writes none
-        let steps = files::read_if_there(&self.report(launcher, pid, "steps"));
-        let steps = steps
-            .context("cannot read its number of steps")?
-            .unwrap_or_default();
+        let steps = files::read_if_there(&self.report(launcher, pid, "steps"))?.unwrap_or_default();
         Process::read(&bytes, &steps)
             .with_context(|| format!("{} is not a report of a process", report.display()))
     }
@@ -423,11 +412,9 @@ pub fn recover(path: &Path) -> Result<()> {
         running: None,
         path,
     };
-    let _lock = lock::exclusive(&output.work, LOCK)
-        .with_context(|| format!("cannot write in folder {}", output.path.display()))?;
-    let running = output.work.join(RUNNING);
-    let alone = lock::try_exclusive(&running)
-        .with_context(|| format!("cannot lock {}", running.display()))?;
+    let lock = lock::exclusive(&output.work, LOCK);
+    let _lock = named(lock, "write in folder", &output.path)?;
+    let alone = lock::try_exclusive(&output.work.join(RUNNING))?;
     if alone.is_none() {
         bail!(
             "{} is being recorded, or a process of the job is still running; wait until it ends",
@@ -454,11 +441,7 @@ fn numbers(manifest: Option<&ManifestContents>) -> Vec<u32> {
 /// Returns a builder of temporary files with default permissions, subject to umask.
 fn new_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
+    builder.permissions(fs::Permissions::from_mode(0o666));
     builder
 }
 
@@ -488,9 +471,8 @@ impl MadeFolder {
 
     fn absolute(&self, path: &Path) -> Result<PathBuf> {
         let name = path.display();
-        fs::create_dir_all(path).with_context(|| format!("cannot create folder {name}"))?;
-        let found = fs::canonicalize(path);
-        let found = found.with_context(|| format!("cannot find folder {name}"))?;
+        named(fs::create_dir_all(path), "create folder", path)?;
+        let found = named(fs::canonicalize(path), "find folder", path)?;
         // the settings are passed to the program as JSON
         if found.to_str().is_none() {
             bail!("{name}: the path of the folder is not UTF-8; choose another folder");

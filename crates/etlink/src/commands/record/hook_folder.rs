@@ -45,11 +45,9 @@ impl HookFolder {
         // Python
         for (name, text) in HOOK {
             let path = folder.path().join(name);
-            let written = path
-                .parent()
-                .map_or(Ok(()), fs::create_dir_all)
-                .and_then(|()| fs::write(&path, text.as_bytes()));
-            written.with_context(|| format!("cannot write {}", path.display()))?;
+            let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+            files::named(made, "write", &path)?;
+            files::write(&path, text.as_bytes())?;
         }
         remove_abandoned(folder.path());
         Ok(HookFolder {
@@ -80,17 +78,11 @@ fn hold(folder: &Path) -> std::io::Result<File> {
 }
 
 /// Makes started programs inherit the lock.
-#[cfg(unix)]
 fn inherit(file: &File) -> std::io::Result<()> {
     use nix::fcntl::{FcntlArg, fcntl};
     // Scripts use low file descriptors themselves. This descriptor is never closed here: it stays
     // open as long as the process lives.
     fcntl(file, FcntlArg::F_DUPFD(100))?;
-    Ok(())
-}
-
-#[cfg(not(unix))]
-fn inherit(_: &File) -> std::io::Result<()> {
     Ok(())
 }
 
@@ -162,16 +154,10 @@ fn is_half_made(folder: &Path, own: &Path) -> bool {
 }
 
 /// Returns true if the folder belongs to this user.
-#[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     // not the target of a link
     let found = std::fs::symlink_metadata(folder);
     let user = nix::unistd::geteuid().as_raw();
     found.is_ok_and(|found| found.is_dir() && found.uid() == user)
-}
-
-#[cfg(not(unix))]
-fn is_own(folder: &Path) -> bool {
-    folder.is_dir()
 }

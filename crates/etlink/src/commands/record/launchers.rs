@@ -1,5 +1,6 @@
 //! Launchers that record into one folder: the file `job` in the work folder.
 
+use super::files;
 use super::task::JobTask;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ impl FolderTask {
 
 impl Launchers {
     pub fn read(path: &Path) -> Result<Launchers> {
-        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = files::read(path)?;
         let read = etlink_json::from_slice(&bytes);
         read.with_context(|| format!("{} is not a list of launchers", path.display()))
     }
@@ -59,7 +60,7 @@ impl Launchers {
         let text = serde_json::to_string(self)?;
         // a launcher that is killed here must not leave half of the list to the others
         let written = fs::write(&new, text.as_bytes()).and_then(|()| fs::rename(&new, path));
-        written.with_context(|| format!("cannot write {}", path.display()))
+        files::named(written, "write", path)
     }
 
     /// Makes a list of the first launcher. `recorded`: tasks of its job that the folder's manifest

@@ -2,8 +2,8 @@
 //! next to the reports of its processes. If the command is killed, the next one makes a manifest
 //! from both before removing them.
 
-use super::files::names;
-use anyhow::{Context, Result};
+use super::files::{self, names};
+use anyhow::Result;
 use etlink_run::manifest::DRAFT;
 use etlink_torch::{Cycle, Manifest, Process, Rank};
 use serde_json::{Map, Value, json};
@@ -20,25 +20,20 @@ fn draft(work: &Path, launcher: &str) -> PathBuf {
 
 /// Writes what is known before the program starts. The draft matters only if the command is killed.
 pub fn write_draft(work: &Path, launcher: &str, manifest: &Manifest) -> Result<()> {
-    let text = serde_json::to_vec(manifest)?;
-    Ok(fs::write(draft(work, launcher), &text)?)
+    files::write(&draft(work, launcher), &serde_json::to_vec(manifest)?)
 }
 
 /// Removes the draft, because the manifest is written.
 pub fn remove_draft(work: &Path, launcher: &str) {
-    let path = draft(work, launcher);
-    if path.exists() {
-        // a draft that stays behind is harmless: the manifest exists
-        drop(fs::remove_file(&path));
-    }
+    // a draft that stays behind is harmless: the manifest exists
+    drop(fs::remove_file(draft(work, launcher)));
 }
 
 /// Returns the launchers that left a draft in the work folder.
 pub fn launchers(work: &Path) -> Result<Vec<String>> {
-    let mut launchers: Vec<String> = names(work)?
-        .iter()
-        .filter_map(|name| name.strip_suffix(DRAFT).map(str::to_owned))
-        .collect();
+    let names = names(work)?;
+    let launchers = names.iter().filter_map(|name| name.strip_suffix(DRAFT));
+    let mut launchers: Vec<String> = launchers.map(str::to_owned).collect();
     launchers.sort();
     Ok(launchers)
 }
@@ -54,8 +49,7 @@ pub fn manifest(
     launcher: &str,
     processes: Vec<Process>,
 ) -> Result<Option<Value>> {
-    let path = draft(work, launcher);
-    let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::read(&draft(work, launcher))?;
     // a truncated draft counts as empty
     let mut list: Map<String, Value> = etlink_json::from_slice(&text).unwrap_or_default();
     let mut ranks = vec![];
@@ -78,12 +72,8 @@ pub fn manifest(
             Some(number) => format!("rank {number}"),
             None => format!("process {}", rank.process.pid),
         };
-        notes.extend(
-            rank.process
-                .notes
-                .iter()
-                .map(|note| format!("{name}: {note}")),
-        );
+        let of_rank = rank.process.notes.iter();
+        notes.extend(of_rank.map(|note| format!("{name}: {note}")));
     }
     list.insert("ended".to_owned(), Value::Null);
     list.insert("ranks".to_owned(), serde_json::to_value(&ranks)?);

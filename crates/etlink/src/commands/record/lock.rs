@@ -1,6 +1,8 @@
 //! Locks that are released when their process ends. On file systems without such locks everything
 //! works unlocked.
 
+use super::files::named;
+use anyhow::Result;
 use etlink_run::output::{is_same_file, is_without_locks};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -42,22 +44,24 @@ pub fn exclusive(folder: &Path, name: &str) -> io::Result<Lock> {
 }
 
 /// Tries to take the lock exclusively; `None` if another process holds it.
-pub fn try_exclusive(path: &Path) -> io::Result<Option<Lock>> {
-    let file = open(path)?;
-    let locked = file.try_lock();
-    attempted(file, locked)
+pub fn try_exclusive(path: &Path) -> Result<Option<Lock>> {
+    named(attempt(path, File::try_lock), "lock", path)
 }
 
 /// Takes the lock shared.
-pub fn shared(path: &Path) -> io::Result<Lock> {
-    let file = open(path)?;
-    let locked = file.try_lock_shared();
+pub fn shared(path: &Path) -> Result<Lock> {
     // cannot fail: whoever tries to lock it exclusively holds the other lock meanwhile
-    attempted(file, locked)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    let lock = attempt(path, File::try_lock_shared)
+        .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::WouldBlock.into()));
+    named(lock, "lock", path)
 }
 
-fn attempted(file: File, locked: Result<(), TryLockError>) -> io::Result<Option<Lock>> {
-    match locked {
+fn attempt(
+    path: &Path,
+    lock: impl Fn(&File) -> std::result::Result<(), TryLockError>,
+) -> io::Result<Option<Lock>> {
+    let file = open(path)?;
+    match lock(&file) {
         Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) if is_without_locks(&error) => Ok(Some(Lock(file))),

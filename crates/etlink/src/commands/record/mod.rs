@@ -11,7 +11,6 @@ mod host_clock;
 mod launchers;
 mod left_list;
 mod lock;
-mod node_command;
 mod pack;
 mod script;
 mod summary;
@@ -19,21 +18,19 @@ mod task;
 mod wrappers;
 
 use crate::Outcome;
-use crate::args::{ArmedArgs, OwnProfilerArg, RecordArgs};
+use crate::args::{ArmedArgs, RecordArgs};
 use crate::notes;
 use crate::own_command::own_command;
 use anyhow::{Context, Result, bail};
 use etlink_run::manifest::MANIFEST;
 use etlink_schedule::{Arguments, Schedule};
 use etlink_torch::{
-    ArmedSettings, Ended, Options, OwnProfiler, SETTINGS_VARIABLE, ScheduleSettings, Settings,
-    python_path,
+    ArmedSettings, Ended, Options, OwnProfiler, SETTINGS_VARIABLE, Settings, python_path,
 };
 use finish::EndedRecording;
 use folder::{MadeFolder, Output};
 use hook_folder::HookFolder;
 use host_clock::OffsetInterval;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -44,9 +41,6 @@ const ARMED_STEPS: u64 = 2;
 
 /// Warmup steps before a requested recording: the first step after the recorders start is slower.
 const ARMED_WARMUP: u64 = 1;
-
-/// Default number of cycles: a program may make a million steps.
-const REPEAT: i64 = 1;
 
 pub fn run(args: &RecordArgs) -> Result<Outcome> {
     if args.json {
@@ -61,11 +55,7 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
     }
     let schedule = schedule(args)?;
     let armed = armed(&args.armed)?;
-    let words = args.command.iter();
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let task = JobTask::find(|name| std::env::var(name).ok(), &words);
+    let task = JobTask::find(|name| std::env::var(name).ok(), &words(args));
     let hook = HookFolder::new()?;
     let launcher = launcher(hook.path());
     let mut output = Output::new(
@@ -85,14 +75,20 @@ pub fn run(args: &RecordArgs) -> Result<Outcome> {
         launcher,
         clock: clock.map(OffsetInterval::clock),
         tensorboard: made.map(|made| board.insert(made).path.clone()),
-        schedule: schedule.map(|(arguments, _)| arguments.into()),
+        schedule: schedule.map(|(arguments, _)| arguments),
         armed,
-        phases: phases(args),
-        own_profiler: own_profiler(args),
-        step_on: step_on(args),
+        // the last one counts for a phase that is named twice, as with options
+        phases: args.phase.iter().cloned().collect(),
+        own_profiler: args.own_profiler,
+        step_on: match args.phase.first() {
+            Some(_) => "phase".to_owned(),
+            None => args.step_on.clone(),
+        },
         ranks: args.ranks.clone(),
         max_size: args.max_size.map(|size| size.as_u64()),
-        activities: activities(args),
+        // no choice means all activities, not none
+        activities: (!args.activities.is_empty())
+            .then(|| args.activities.iter().map(ToString::to_string).collect()),
         options: options(args),
     });
     let ended = settings.and_then(|settings| {
@@ -142,11 +138,11 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
     if args.armed.armed {
         return Ok(None);
     }
-    let Some(given) = args.schedule.given() else {
+    let Some(arguments) = args.schedule.given() else {
         if !args.phase.is_empty() {
             return Ok(None);
         }
-        if args.own_profiler == OwnProfilerArg::Leave {
+        if args.own_profiler == OwnProfiler::Leave {
             bail!("--own-profiler leave needs a schedule: --wait, --warmup and --active");
         }
         if args.what.interleave {
@@ -154,7 +150,6 @@ fn schedule(args: &RecordArgs) -> Result<Option<(Arguments, Schedule)>> {
         }
         return Ok(None);
     };
-    let arguments = given.torch_arguments(REPEAT);
     if args.what.interleave && arguments.active % 2 != 0 {
         bail!(
             "--interleave needs an even number of steps, but --active is {}: half of the steps are in each \
@@ -185,38 +180,19 @@ fn armed(args: &ArmedArgs) -> Result<Option<ArmedSettings>> {
         every: args.every,
         when: args.when,
         keep: args.keep,
-        signal: args.trigger_signal.unwrap_or_default().name(),
+        signal: match args.trigger_signal.unwrap_or("SIGUSR2") {
+            "" => None,
+            name => Some(name.to_owned()),
+        },
     }))
 }
 
-/// Returns the schedules of phases; the last one counts for a phase that is named twice, as with
-/// options.
-fn phases(args: &RecordArgs) -> BTreeMap<String, ScheduleSettings> {
-    let schedules = args.phase.iter();
-    schedules
-        .map(|phase| (phase.name.clone(), phase.schedule.into()))
+/// Returns the words of the command.
+fn words(args: &RecordArgs) -> Vec<String> {
+    let words = args.command.iter();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
         .collect()
-}
-
-/// Returns the kind of event counted as a step.
-fn step_on(args: &RecordArgs) -> String {
-    match args.phase.first() {
-        Some(_) => "phase".to_owned(),
-        None => args.step_on.clone(),
-    }
-}
-
-fn activities(args: &RecordArgs) -> Option<Vec<String>> {
-    let chosen = args.activities.iter();
-    // no choice means all activities, not none
-    (!args.activities.is_empty()).then(|| chosen.map(|kind| kind.name().to_owned()).collect())
-}
-
-fn own_profiler(args: &RecordArgs) -> OwnProfiler {
-    match args.own_profiler {
-        OwnProfilerArg::Adopt => OwnProfiler::Adopt,
-        OwnProfilerArg::Leave => OwnProfiler::Leave,
-    }
 }
 
 /// Returns a unique launcher name: the random part of the hook folder's name, and the process id.

@@ -1,6 +1,7 @@
 //! Work on complete traces after the program: compression, and a copy for TensorBoard.
 
-use anyhow::{Context, Result};
+use super::files::named;
+use anyhow::Result;
 use etlink_torch::Process;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -68,18 +69,14 @@ pub fn show(folder: &Path, tensorboard: &Path, processes: &[Process]) -> Result<
         // a helper process has no rank, and the plugin counts each file as a worker
         let Some(rank) = process.rank else { continue };
         for cycle in &process.cycles {
-            let ending = if cycle.device_trace.ends_with(".gz") {
-                ".gz"
-            } else {
-                ""
-            };
+            let is_packed = cycle.device_trace.ends_with(".gz");
+            let ending = if is_packed { ".gz" } else { "" };
             let name = format!(
                 "{}_rank{rank}.{}.pt.trace.json{ending}",
                 process.host, cycle.clock.unix_ns
             );
             let (trace, target) = (folder.join(&cycle.device_trace), tensorboard.join(name));
-            link_or_copy(&trace, &target)
-                .with_context(|| format!("cannot write {}", target.display()))?;
+            named(link_or_copy(&trace, &target), "write", &target)?;
         }
     }
     Ok(())

@@ -2,7 +2,6 @@
 //! etlink record -o traces -- python train.py`, or on each node `etlink record -o traces --
 //! torchrun --nnodes 2 …`.
 
-use super::node_command::NodeCommand;
 use etlink_torch::Task;
 
 /// Job and task according to the environment and the command.
@@ -39,24 +38,30 @@ impl JobTask {
         if of_variables.is_some() {
             return of_variables;
         }
-        let node = NodeCommand::read(command, &variable);
-        let task = if node.is_told {
-            Some(JobTask::of_node(node))
-        } else {
-            // a command that starts no ranks itself, or a script that does
-            variables.node_task().or_else(|| variables.rank_task())
-        };
-        task.filter(several)
+        // otherwise a command that starts no ranks itself, or a script that does
+        node_task(command, &variable)
+            .or_else(|| variables.node_task())
+            .or_else(|| variables.rank_task())
+            .filter(several)
     }
 
-    fn of_node(node: NodeCommand) -> JobTask {
+    /// Returns a task whose job may have other names, or share its name with another job.
+    fn unsure(job: String, number: Option<u32>, (tasks, most): (u32, u32)) -> JobTask {
         JobTask {
-            job: format!("torchrun {}", node.name),
-            number: node.number,
-            tasks: node.nodes.0,
-            most: node.nodes.1,
+            job,
+            number,
+            tasks,
+            most,
             attempt: 0,
             is_sure: false,
+        }
+    }
+
+    fn sure(job: String, number: u32, tasks: u32, attempt: Option<u32>) -> JobTask {
+        JobTask {
+            attempt: attempt.unwrap_or(0),
+            is_sure: true,
+            ..JobTask::unsure(job, Some(number), (tasks, tasks))
         }
     }
 
@@ -99,39 +104,31 @@ impl Variables<'_> {
             }
             _ => id,
         };
-        Some(JobTask {
-            job: format!("torchrun {id}"),
-            number: Some(self.number("RANK")?),
-            tasks: world?,
-            most: world?,
-            attempt: self.number("TORCHELASTIC_RESTART_COUNT").unwrap_or(0),
-            is_sure: true,
-        })
+        Some(JobTask::sure(
+            format!("torchrun {id}"),
+            self.number("RANK")?,
+            world?,
+            self.number("TORCHELASTIC_RESTART_COUNT"),
+        ))
     }
 
     fn slurm_task(&self) -> Option<JobTask> {
         let (job, step) = (self.text("SLURM_JOB_ID")?, self.text("SLURM_STEP_ID")?);
-        let tasks = self.number("SLURM_STEP_NUM_TASKS")?;
-        Some(JobTask {
-            job: format!("slurm {job}.{step}"),
-            number: Some(self.number("SLURM_PROCID")?),
-            tasks,
-            most: tasks,
-            attempt: self.number("SLURM_RESTART_COUNT").unwrap_or(0),
-            is_sure: true,
-        })
+        Some(JobTask::sure(
+            format!("slurm {job}.{step}"),
+            self.number("SLURM_PROCID")?,
+            self.number("SLURM_STEP_NUM_TASKS")?,
+            self.number("SLURM_RESTART_COUNT"),
+        ))
     }
 
     fn open_mpi_task(&self) -> Option<JobTask> {
-        let tasks = self.number("OMPI_COMM_WORLD_SIZE")?;
-        Some(JobTask {
-            job: format!("mpi {}", self.text("PMIX_NAMESPACE")?),
-            number: Some(self.number("OMPI_COMM_WORLD_RANK")?),
-            tasks,
-            most: tasks,
-            attempt: 0,
-            is_sure: true,
-        })
+        Some(JobTask::sure(
+            format!("mpi {}", self.text("PMIX_NAMESPACE")?),
+            self.number("OMPI_COMM_WORLD_RANK")?,
+            self.number("OMPI_COMM_WORLD_SIZE")?,
+            None,
+        ))
     }
 
     /// Reads the variables that scripts pass to the launcher of each node.
@@ -147,25 +144,97 @@ impl Variables<'_> {
 
     fn meeting_task(&self, kind: &str, number: u32, tasks: u32) -> Option<JobTask> {
         let (address, port) = (self.text("MASTER_ADDR")?, self.text("MASTER_PORT"));
-        Some(JobTask {
-            job: format!("{kind} {address}:{}", port.unwrap_or_default()),
-            number: Some(number),
-            tasks,
-            most: tasks,
-            attempt: 0,
-            is_sure: false,
-        })
+        let job = format!("{kind} {address}:{}", port.unwrap_or_default());
+        Some(JobTask::unsure(job, Some(number), (tasks, tasks)))
     }
 }
 
 /// Returns the process id of torchrun, which distinguishes jobs on one machine; `None` if the job
 /// spans several machines.
 fn parent_on_one_machine(local_world: Option<u32>, world: Option<u32>) -> Option<u32> {
-    #[cfg(unix)]
-    let parent = std::os::unix::process::parent_id();
-    #[cfg(not(unix))]
-    let parent = 0;
-    (local_world.is_some() && local_world == world).then_some(parent)
+    (local_world.is_some() && local_world == world).then(std::os::unix::process::parent_id)
+}
+
+/// Reads the task of a command that starts the ranks of one node of several: `torchrun --nnodes 2 …`,
+/// `python -m torch.distributed.run …`, `accelerate launch --num_machines 2 …`. torchrun also takes
+/// an option from the variable `PET_…`. Returns `None` if the number of nodes is unknown.
+fn node_task(command: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Option<JobTask> {
+    // `sh -c 'torchrun …'` holds the whole command in one word
+    let words: Vec<&str> = command
+        .iter()
+        .flat_map(|word| word.split_whitespace())
+        .collect();
+    let launched = launcher_options(&words);
+    let options = launched.unwrap_or_default();
+    let value = |names: &[&str]| {
+        let set = names
+            .first()
+            .and_then(|name| variable(&format!("PET_{}", name.replace('-', "_").to_uppercase())));
+        option(options, names).map(str::to_owned).or(set)
+    };
+    let nodes = value(&["nnodes", "num-machines"]);
+    let Some(nodes) = nodes.as_deref().and_then(node_range) else {
+        // torchrun defaults to one node; accelerate's default is in its configuration file
+        let is_told = launched.is_some() && !words.contains(&"launch");
+        return is_told.then(|| JobTask::unsure(String::new(), None, (1, 1)));
+    };
+    let id = value(&["rdzv-id"]).filter(|id| id != "none");
+    let name = id.unwrap_or_else(|| {
+        let address = value(&["master-addr", "main-process-ip"]).map(|address| {
+            let port = value(&["master-port", "main-process-port"]);
+            format!("{address}:{}", port.unwrap_or_default())
+        });
+        let place = value(&["rdzv-endpoint"]).or(address);
+        format!("none {}", place.unwrap_or_default())
+    });
+    let number = value(&["node-rank", "machine-rank"]).and_then(|number| number.parse().ok());
+    let job = format!("torchrun {}", name.trim_end());
+    Some(JobTask::unsure(job, number, nodes))
+}
+
+/// Returns the words between such a launcher and the script that it starts.
+fn launcher_options<'w, 'a>(words: &'w [&'a str]) -> Option<&'w [&'a str]> {
+    let is_launcher = |place: usize| {
+        let name = words[place].rsplit('/').next().unwrap_or_default();
+        let before = place.checked_sub(1).map(|before| words[before]);
+        match name {
+            "torchrun" => true,
+            "torch.distributed.run" | "torch.distributed.launch" => before == Some("-m"),
+            "launch" => before.is_some_and(|before| before.ends_with("accelerate")),
+            _ => false,
+        }
+    };
+    let place = (0..words.len()).find(|place| is_launcher(*place))?;
+    let options = &words[place + 1..];
+    // words after the script belong to the script
+    let ends = |word: &&str| word.ends_with(".py") || ["-m", "--module"].contains(word);
+    let end = options.iter().position(ends).unwrap_or(options.len());
+    Some(&options[..end])
+}
+
+/// Returns the value of an option that has one of these names, written with `-` or `_`.
+fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let Some(word) = word.strip_prefix('-') else {
+            continue;
+        };
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let name = name.trim_start_matches('-').replace('_', "-");
+        if names.contains(&name.as_str()) {
+            return value.or_else(|| words.next().copied());
+        }
+    }
+    None
+}
+
+/// Parses `2`, or `1:4` for a job whose number of nodes may change.
+fn node_range(text: &str) -> Option<(u32, u32)> {
+    let (least, most) = text.split_once(':').unwrap_or((text, text));
+    Some((least.parse().ok()?, most.parse().ok()?))
 }
 
 #[cfg(test)]

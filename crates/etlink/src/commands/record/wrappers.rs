@@ -4,8 +4,8 @@
 //! The real program is looked up when the name is started, not when the recording begins: `conda
 //! activate` in the script may change PATH in between, after our folder.
 
-use super::files;
-use anyhow::{Context, Result};
+use super::files::{self, named};
+use anyhow::Result;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -27,14 +27,13 @@ pub fn path_with_wrappers(hook: &Path, path: &OsStr) -> Result<OsString> {
     if names.is_empty() || hook.to_str().is_none() {
         return Ok(path.to_owned());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    named(fs::create_dir_all(&folder), "create", &folder)?;
     if !can_start_scripts(&folder) {
         return Ok(path.to_owned());
     }
     for name in names {
         let wrapper = folder.join(&name);
-        write_wrapper(&wrapper, hook, &name)
-            .with_context(|| format!("cannot write {}", wrapper.display()))?;
+        named(write_wrapper(&wrapper, hook, &name), "write", &wrapper)?;
     }
     let others = std::env::split_paths(path);
     Ok(std::env::join_paths(std::iter::once(folder).chain(others))?)
@@ -128,29 +127,16 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', "'\\''"))
 }
 
-#[cfg(unix)]
 fn make_executable(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
 }
 
 /// Returns true if a shell that searches PATH would run this file.
-#[cfg(unix)]
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let metadata = path.metadata();
     metadata.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns false: on other systems no shell runs these scripts.
-#[cfg(not(unix))]
-fn is_executable(_: &Path) -> bool {
-    false
-}
-
-#[cfg(not(unix))]
-fn make_executable(_: &Path) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]
@@ -177,7 +163,6 @@ mod tests {
         assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 
-    #[cfg(unix)]
     #[test]
     fn what_a_shell_would_not_start_is_passed_by() {
         let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
@@ -193,7 +178,6 @@ mod tests {
     }
 
     /// Starts `python3` with this PATH. Returns its output and exit code.
-    #[cfg(unix)]
     fn run_python(path: &OsStr) -> (String, Option<i32>) {
         let output = Command::new("/bin/sh")
             .args(["-c", "python3 'a b'"])
@@ -206,7 +190,6 @@ mod tests {
     }
 
     /// Writes a program `python3`, which prints `name`, into a new folder.
-    #[cfg(unix)]
     fn python_named(name: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("python3");
@@ -216,7 +199,6 @@ mod tests {
         folder
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_name_means_what_it_means_when_it_is_started() {
         let _alone = alone();
@@ -235,7 +217,6 @@ mod tests {
         assert_eq!(run_python(ours.as_os_str()), (String::new(), Some(127)));
     }
 
-    #[cfg(unix)]
     #[test]
     fn entries_that_are_relative_mean_what_they_mean_to_the_script() {
         let _alone = alone();
@@ -254,7 +235,6 @@ mod tests {
         assert!(text.starts_with("here "), "{text}");
     }
 
-    #[cfg(unix)]
     #[test]
     fn two_recordings_in_each_other_end() {
         let _alone = alone();

@@ -60,7 +60,7 @@ impl ReplayConfig {
             progress: progress.clone(),
             prepare: args.prepare.shard,
             // a file shows the run whose figures are printed
-            overhead: Some(args.reading.overhead.overhead.unwrap_or(Overhead::IfSlowed)),
+            overhead: Some(args.reading.overhead.unwrap_or(Overhead::IfSlowed)),
             ..args.reading.run_options(Some(&args.choice))?
         };
         Ok(ReplayConfig {

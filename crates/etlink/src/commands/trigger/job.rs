@@ -7,6 +7,7 @@ use etlink_run::manifest::WORK;
 use etlink_torch::{ArmedStatus, END, PLAN, REQUEST};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const STATUS: &str = ".armed";
 /// Requester named for a request file that does not name one.
 const A_FILE: &str = "a file";
+/// Name of this command as a requester.
+pub const OWN: &str = "etlink trigger";
 
 /// A job whose processes wait for requests to record.
 pub struct ArmedJob {
@@ -46,11 +49,13 @@ impl ArmedPeer {
     }
 }
 
-/// Content of the file that requests a recording.
-#[derive(Serialize)]
-struct Request<'a> {
-    id: &'a str,
-    by: &'a str,
+/// A request, pending in the work folder.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct RecordingRequest {
+    pub id: String,
+    /// Requester.
+    pub by: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,14 +68,6 @@ struct ProcessReport {
     pid: Option<u32>,
     /// Requests so far; only present for an armed process.
     asked: Option<IgnoredAny>,
-}
-
-/// A pending request.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub struct PendingRequest {
-    pub id: String,
-    pub by: String,
 }
 
 /// The recording that the ranks agreed on.
@@ -175,15 +172,15 @@ impl ArmedJob {
             std::process::id(),
             now.unwrap_or_default().as_nanos()
         );
-        let request = Request {
-            id: &id,
-            by: "etlink trigger",
+        let request = RecordingRequest {
+            id,
+            by: OWN.to_owned(),
             steps: args.steps,
             seconds: args.duration.map(|duration| duration.as_secs_f64()),
         };
         let file = self.temporary(&serde_json::to_vec(&request)?)?;
         match create_from(file.path(), &self.work.join(REQUEST)) {
-            Ok(()) => Ok(id),
+            Ok(()) => Ok(request.id),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
                 "another recording of this job is in progress{}; wait until it ends, or {}",
                 self.age_of_request(),
@@ -198,11 +195,7 @@ impl ArmedJob {
 
     /// Ends a requested recording that the ranks agreed on, at the same step on all ranks.
     pub fn end(&self, request: &str) -> Result<()> {
-        #[derive(Serialize)]
-        struct EndOfRecording<'a> {
-            id: &'a str,
-        }
-        let content = serde_json::to_vec(&EndOfRecording { id: request })?;
+        let content = serde_json::to_vec(&json!({ "id": request }))?;
         let path = self.work.join(END);
         let file = self.temporary(&content)?;
         // replaces at most the file of an earlier recording
@@ -232,7 +225,7 @@ impl ArmedJob {
     }
 
     /// Returns the pending request. Like the ranks, accepts an empty file.
-    pub fn request(&self) -> Result<Option<PendingRequest>> {
+    pub fn request(&self) -> Result<Option<RecordingRequest>> {
         let path = self.work.join(REQUEST);
         let mut file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -241,7 +234,7 @@ impl ArmedJob {
         let mut text = vec![];
         file.read_to_end(&mut text)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        let mut request: PendingRequest = serde_json::from_slice(&text).unwrap_or_default();
+        let mut request: RecordingRequest = serde_json::from_slice(&text).unwrap_or_default();
         if request.by.is_empty() {
             A_FILE.clone_into(&mut request.by);
         }
@@ -331,17 +324,11 @@ pub fn create_from(source: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Returns the id of a request without one, as the hook's `Watcher.read` forms it.
-#[cfg(unix)]
 fn id_of_file(file: &File) -> Result<String> {
     use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
     let modified = i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec());
     Ok(format!("{}.{modified}", found.ino()))
-}
-
-#[cfg(not(unix))]
-fn id_of_file(_: &File) -> Result<String> {
-    bail!("a request that has no id cannot be named here")
 }
 
 /// Returns the time of a request: each request's id ends with it.
@@ -351,7 +338,6 @@ fn asked_at(request: &str) -> Option<SystemTime> {
 }
 
 /// Returns true if the process that created a file is still running.
-#[cfg(unix)]
 fn is_locked(path: &Path) -> bool {
     use nix::fcntl::{FcntlArg, fcntl};
     use nix::libc;
@@ -372,21 +358,10 @@ fn is_locked(path: &Path) -> bool {
     }
 }
 
-#[cfg(not(unix))]
-fn is_locked(path: &Path) -> bool {
-    path.exists()
-}
-
 /// Makes a temporary file readable by all: the job may run as another user.
-#[cfg(unix)]
 fn readable_by_all(file: &File) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     file.set_permissions(fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn readable_by_all(_: &File) -> std::io::Result<()> {
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! reports the result.
 
 mod find;
-mod interrupt;
 mod job;
+mod patience;
 mod remote;
 mod show;
 mod wait;
@@ -13,12 +13,12 @@ use crate::Outcome;
 use crate::args::TriggerArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use anyhow::{Result, bail};
-use interrupt::Interrupt;
 use job::{ArmedJob, ArmedPeer};
+use patience::Patience;
 use serde::Serialize;
 use show::print_result;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Default time to wait for a requested recording.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -36,7 +36,7 @@ pub struct TriggeredRecording {
 }
 
 /// Result of a rank.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TriggeredRank {
     /// Number of the rank.
@@ -75,19 +75,19 @@ pub fn run(args: &TriggerArgs) -> Result<Outcome> {
     if args.stop {
         return withdraw::stop(&open_job(&args.job)?);
     }
-    let begun = Instant::now();
     // before the request: a signal in between would leave the request behind
-    let interrupt = Interrupt::new()?;
+    let patience = Patience::new(args.timeout.unwrap_or(TIMEOUT))?;
     let job = match args.timeout {
-        Some(timeout) => wait::for_job(&args.job, timeout, &interrupt)?,
+        Some(_) => wait::for_job(&args.job, &patience)?,
         None => open_job(&args.job)?,
     };
-    let left = args.timeout.map(|all| all.saturating_sub(begun.elapsed()));
-    let peers = peers_that_can_be_asked(&job, left, &interrupt)?;
+    let peers = match args.timeout {
+        Some(_) => wait::first_steps(&job, &patience)?,
+        None => job.peers()?,
+    };
+    check_peers(&job, &peers)?;
     let request = job.ask(args)?;
-    let timeout = args.timeout.unwrap_or(TIMEOUT);
-    let left = timeout.saturating_sub(begun.elapsed());
-    let result = wait::wait(&job, &request, peers, left, &interrupt)?;
+    let result = wait::wait(&job, &request, peers, &patience)?;
     if args.print.json {
         print_json_report(&result)?;
     } else {
@@ -105,16 +105,8 @@ fn open_job(job: &str) -> Result<ArmedJob> {
     ArmedJob::open(find::folder_of(job)?)
 }
 
-/// Returns the job's processes, including at least one that can record.
-fn peers_that_can_be_asked(
-    job: &ArmedJob,
-    timeout: Option<Duration>,
-    interrupt: &Interrupt,
-) -> Result<Vec<ArmedPeer>> {
-    let peers = match timeout {
-        Some(timeout) => wait::first_steps(job, timeout, interrupt)?,
-        None => job.peers()?,
-    };
+/// Refuses a job without a process that can record.
+fn check_peers(job: &ArmedJob, peers: &[ArmedPeer]) -> Result<()> {
     if peers.is_empty() {
         bail!(
             "the job in {} cannot record: {}",
@@ -128,5 +120,5 @@ fn peers_that_can_be_asked(
             job.folder.display()
         );
     }
-    Ok(peers)
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Waits until each rank has made the requested recording, reported why it did not, or died.
 
-use super::interrupt::Interrupt;
 use super::job::{ArmedJob, ArmedPeer};
+use super::patience::Patience;
 use super::withdraw::{Withdrawal, withdraw};
 use super::{TriggeredRank, TriggeredRecording, open_job};
 use crate::notes;
@@ -42,16 +42,14 @@ struct Waiting<'a> {
 }
 
 /// Opens a job; waits for its folder if that does not exist yet.
-pub fn for_job(name: &str, timeout: Duration, interrupt: &Interrupt) -> Result<ArmedJob> {
-    let begun = Instant::now();
+pub fn for_job(name: &str, patience: &Patience) -> Result<ArmedJob> {
     let is_process = name.parse::<u32>().is_ok();
     let mut is_awaited = false;
     loop {
         let opened = open_job(name);
         // a folder that has just appeared is not complete at once
         let may_come = is_awaited || (!is_process && !Path::new(name).exists());
-        let is_over = begun.elapsed() >= timeout || interrupt.has_arrived();
-        if opened.is_ok() || is_over || !may_come {
+        if opened.is_ok() || patience.is_over() || !may_come {
             return opened;
         }
         if !is_awaited {
@@ -64,16 +62,11 @@ pub fn for_job(name: &str, timeout: Duration, interrupt: &Interrupt) -> Result<A
 
 /// Returns the processes of a job that may have made no step yet: waits for the first step of one
 /// process, which itself waits for the other ranks. Returns an empty list on timeout.
-pub fn first_steps(
-    job: &ArmedJob,
-    timeout: Duration,
-    interrupt: &Interrupt,
-) -> Result<Vec<ArmedPeer>> {
-    let begun = Instant::now();
+pub fn first_steps(job: &ArmedJob, patience: &Patience) -> Result<Vec<ArmedPeer>> {
     let mut is_told = false;
     loop {
         let peers = job.peers()?;
-        let is_over = begun.elapsed() >= timeout || interrupt.has_arrived() || !job.is_there();
+        let is_over = patience.is_over() || !job.is_there();
         if is_over || !peers.is_empty() || !job.may_be_armed() {
             return Ok(peers);
         }
@@ -91,8 +84,7 @@ pub fn wait(
     job: &ArmedJob,
     request: &str,
     peers: Vec<ArmedPeer>,
-    timeout: Duration,
-    interrupt: &Interrupt,
+    patience: &Patience,
 ) -> Result<TriggeredRecording> {
     let could_record = peers.iter().filter(|peer| peer.is_waited_for());
     let asked = could_record.map(|peer| peer.key.clone()).collect();
@@ -107,7 +99,6 @@ pub fn wait(
         withdrawn: None,
         is_over: false,
     };
-    let begun = Instant::now();
     let mut done_since = None;
     loop {
         waiting.look()?;
@@ -120,7 +111,7 @@ pub fn wait(
         if waiting.is_withdrawn() {
             return Ok(waiting.result());
         }
-        if begun.elapsed() >= timeout || interrupt.has_arrived() {
+        if patience.is_over() {
             if waiting.planned.is_none()
                 && let Withdrawal::TooLate(first) = withdraw(job, request)?
             {
@@ -270,10 +261,7 @@ impl Waiting<'_> {
                 rank: peer.status.rank,
                 pid: Some(peer.status.pid),
                 host: Some(peer.status.host.clone()),
-                first_step: None,
-                last_step: None,
-                is_recording: false,
-                why: None,
+                ..TriggeredRank::default()
             };
             match self.progress(peer) {
                 Progress::Recorded(asked) => {
@@ -345,12 +333,8 @@ impl Waiting<'_> {
         missing
             .map(|rank| TriggeredRank {
                 rank: Some(*rank),
-                pid: None,
-                host: None,
-                first_step: None,
-                last_step: None,
-                is_recording: false,
                 why: Some("none of its processes has made a step".to_owned()),
+                ..TriggeredRank::default()
             })
             .collect()
     }

@@ -4,11 +4,10 @@
 //! plan wins, because creating a file under an existing name fails. So a request is never both
 //! withdrawn and recorded.
 
-use super::job::{ArmedJob, create_from};
+use super::job::{ArmedJob, OWN, create_from};
 use crate::Outcome;
 use crate::commands::print_report;
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -23,13 +22,6 @@ pub enum Withdrawal {
     Withdrawn,
     /// The ranks had already agreed to record from this step on.
     TooLate(u64),
-}
-
-/// A plan that withdraws a request.
-#[derive(Serialize)]
-struct WithdrawnPlan<'a> {
-    id: &'a str,
-    withdrawn: bool,
 }
 
 /// Runs `etlink trigger --cancel`.
@@ -74,7 +66,7 @@ pub fn stop(job: &ArmedJob) -> Result<Outcome> {
 
 fn asker(by: &str) -> String {
     match by {
-        "etlink trigger" => format!("`{by}`"),
+        OWN => format!("`{by}`"),
         _ => by.to_owned(),
     }
 }
@@ -84,10 +76,7 @@ fn asker(by: &str) -> String {
 /// # Errors
 /// The folder cannot be written.
 pub fn withdraw(job: &ArmedJob, request: &str) -> Result<Withdrawal> {
-    let plan = WithdrawnPlan {
-        id: request,
-        withdrawn: true,
-    };
+    let plan = serde_json::json!({ "id": request, "withdrawn": true });
     let file = job.temporary(&serde_json::to_vec(&plan)?)?;
     let begun = Instant::now();
     loop {
