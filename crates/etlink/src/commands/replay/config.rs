@@ -1,17 +1,31 @@
 //! Configuration of a replay.
 
-use super::questions::AskedQuestion;
 use crate::args::ReplayArgs;
 use crate::learned_times::read_learned;
 use anyhow::{Result, bail};
-use etlink_findings::WhatIfQuestion;
+use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::{Overhead, Progress, RunOptions, RunSource, is_folder};
+use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
+
+/// A question and the caveat of its answer.
+#[derive(Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(super) struct AskedQuestion {
+    pub(super) question: String,
+    pub(super) caveat: &'static str,
+    /// Time of work before and after, by what the prediction rests on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) predicted: Vec<PredictedTime>,
+    /// Peak memory of the device that needs most, if allocations are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory: Option<PredictedMemory>,
+}
 
 /// Source, options, and changes of a replay.
 #[derive(Clone)]

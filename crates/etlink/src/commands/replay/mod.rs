@@ -19,7 +19,7 @@ use crate::envelope::{JsonReport, RunReports, json_text};
 use crate::table::{fold_lines, plain_lines};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
-use config::ReplayConfig;
+use config::{AskedQuestion, ReplayConfig};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
@@ -31,7 +31,6 @@ use etlink_replay::{
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
-use questions::AskedQuestion;
 use rules::{refuse_unused, unused_rules};
 use serde::Serialize;
 use steps::{MeanStep, RankStep, RankSteps, RunOfSteps};

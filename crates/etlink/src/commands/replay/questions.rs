@@ -1,29 +1,13 @@
 //! Named questions about a trace, or about all ranks of a run.
 
-use super::ReplayConfig;
+use super::config::{AskedQuestion, ReplayConfig};
 use anyhow::{Result, bail};
 use etlink_findings::{
-    GraphAnswer, PredictedMemory, PredictedTime, QuestionError, RankAnswer, WhatIfQuestion,
-    answer_for_graph, straggler_edits,
+    GraphAnswer, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
 use etlink_model::{Failure, NodeIdx, Setting};
 use etlink_replay::{LabelSource, ReplayGraph};
-use serde::Serialize;
-
-/// A question and the caveat of its answer.
-#[derive(Clone, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(super) struct AskedQuestion {
-    pub(super) question: String,
-    pub(super) caveat: &'static str,
-    /// Time of work before and after, by what the prediction rests on.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) predicted: Vec<PredictedTime>,
-    /// Peak memory of the device that needs most, if allocations are recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) memory: Option<PredictedMemory>,
-}
 
 /// Answers from a rank's trace, per question; empty for a question about several ranks.
 pub(super) type RankAnswers = Vec<Result<RankAnswer, QuestionError>>;
