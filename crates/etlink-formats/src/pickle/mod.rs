@@ -16,10 +16,10 @@
 //! # Ok::<(), etlink_model::Failure>(())
 //! ```
 
-mod pickle;
+mod read;
 mod tree;
 
-pub use pickle::{first_key, is_pickle, read_pickle};
+pub use read::{first_key, is_pickle, read_pickle};
 pub use tree::{PickleValue, ValueIdx, ValueTree};
 
 use etlink_model::Failure;

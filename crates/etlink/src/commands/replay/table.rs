@@ -1,6 +1,7 @@
 //! The replay as text.
 
 use super::all_ranks::AllRanks;
+use super::config::AskedQuestion;
 use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
@@ -10,7 +11,7 @@ use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason, TrustFigures,
+    StartExplanation, StartReason, StepRange, TrustFigures,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -323,15 +324,27 @@ fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
         .as_ref()
         .and_then(|what_if| what_if.range.step);
     if let Some(range) = range.filter(|range| range.least_ns < range.most_ns) {
-        let [least, most] = [range.least_change, range.most_change]
-            .map(|change| format!("{:+.1} %", 100.0 * change));
-        let text = format!(
-            "the true step takes from {} to {}; the change is from {least} to {most}",
-            duration_text(range.least_ns),
-            duration_text(range.most_ns)
-        );
-        rows.add("", "", text);
+        rows.add("", "", step_range_text(&range, mean.unchanged_ns));
     }
+}
+
+/// Describes the range of a step with the changes. The range of the relative change is wider if the
+/// step without them is not known either.
+fn step_range_text(range: &StepRange, unchanged: DurationNs) -> String {
+    let [least, most] =
+        [range.least_change, range.most_change].map(|change| format!("{:+.1} %", 100.0 * change));
+    let relative = |ns: DurationNs| ns.0 as f64 / unchanged.0.max(1) as f64 - 1.0;
+    let is_known = (relative(range.least_ns) - range.least_change).abs() < 0.01
+        && (relative(range.most_ns) - range.most_change).abs() < 0.01;
+    let change = if is_known {
+        format!("a change of {least} to {most}")
+    } else {
+        format!(
+            "the step without the change is uncertain too, which leaves a change of {least} to {most}"
+        )
+    };
+    let [least, most] = [range.least_ns, range.most_ns].map(duration_text);
+    format!("with the change, the true step takes {least} to {most}; {change}")
 }
 
 /// Formats a time without and with the changes.
@@ -545,18 +558,13 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
     let range_text = if least == most {
         "a prediction; uncertain waits do not change it".to_owned()
-    } else if changes
-        .questions
-        .iter()
-        .any(|asked| !asked.predicted.is_empty())
-    {
-        format!(
-            "a prediction; from {least} to {most}, depending on predicted durations and uncertain waits"
-        )
     } else {
         format!("a prediction; from {least} to {most}, depending on uncertain waits")
     };
-    rows.add("", "", range_text);
+    let is_predicted = |asked: &AskedQuestion| !asked.predicted.is_empty();
+    if range.step.is_none() || !changes.questions.iter().any(is_predicted) {
+        rows.add("", "", range_text);
+    }
     if range.possible_waits > 0 && least != most {
         let text = format!(
             "unknown: whether {} waits without delay are for work of other streams; record with \
