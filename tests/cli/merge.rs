@@ -565,7 +565,7 @@ fn what_is_damaged_is_said() {
     // a longer trace was overwritten
     let behind = &device[device.len() - 300..];
     tool.file("run/kineto_trace_1.json", [&device[..], behind].concat());
-    let said = "note: 1: damage: pieces of text after the end";
+    let said = "note: rank 1: damage: pieces of text after the end";
     for (code, options) in [
         (0, "-o out"),
         (0, "-o part --shard 1/2"),

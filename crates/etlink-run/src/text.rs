@@ -112,7 +112,7 @@ fn rank_list(names: &[String]) -> String {
     let follow =
         numbers.is_some_and(|numbers| numbers.is_sorted_by(|a, b| a.checked_add(1) == Some(*b)));
     match names {
-        [first, .., last] if follow => format!("{first} … {last}"),
+        [first, _, .., last] if follow => format!("{first} … {last}"),
         [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
         few => few.join(", "),
     }
