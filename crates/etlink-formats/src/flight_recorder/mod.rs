@@ -10,7 +10,7 @@
 //! let text = br#"{"version": "2.10", "entries": [{"process_group": ["0", "default_pg"],
 //!     "collective_seq_id": 7, "profiling_name": "gloo:all_reduce", "time_created_ns": 5,
 //!     "input_sizes": [[10]], "input_dtypes": ["Float"], "state": "scheduled"}]}"#;
-//! let dump = crate::flight_recorder::read(&text[..])?;
+//! let dump = etlink_formats::flight_recorder::read(&text[..])?;
 //! assert_eq!(dump.entries[0].number, 7);
 //! assert_eq!(dump.entries[0].in_elements, 10);
 //! # Ok::<(), etlink_model::Failure>(())

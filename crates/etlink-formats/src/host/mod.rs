@@ -21,12 +21,12 @@
 //!    "inputs": [[3,4,0,64,4,"cpu"]], "input_shapes": [[8,8]], "input_types": ["Tensor(float)"]},
 //!   {"name": "[pytorch|profiler|execution_trace|thread]", "id": 2, "parent": 1, "tid": 1}
 //! ], "finish_ts": 7}"#;
-//! let trace = crate::host::read(&text[..], crate::host::HostReadOptions::default())?;
+//! let trace = etlink_formats::host::read(&text[..], etlink_formats::host::HostReadOptions::default())?;
 //! assert_eq!(trace.nodes.id, [2, 5]);
 //! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
-//! let uses = crate::host::tensor_uses(&trace);
+//! let uses = etlink_formats::host::tensor_uses(&trace);
 //! assert_eq!(uses.refs.end[uses.inputs(1).start], 4 * 64);
-//! # Ok::<(), crate::host::Error>(())
+//! # Ok::<(), etlink_formats::host::Error>(())
 //! ```
 
 mod comms;

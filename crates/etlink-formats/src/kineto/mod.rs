@@ -15,9 +15,9 @@
 //!   {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1,
 //!    "ts": 5.250, "dur": 2.000}
 //! ]}"#;
-//! let trace = crate::kineto::read(&text[..], crate::kineto::KinetoReadOptions::default())?;
+//! let trace = etlink_formats::kineto::read(&text[..], etlink_formats::kineto::KinetoReadOptions::default())?;
 //! assert_eq!(trace.ops.start[0].0, 5_250);
-//! # Ok::<(), crate::kineto::Error>(())
+//! # Ok::<(), etlink_formats::kineto::Error>(())
 //! ```
 
 mod dependencies;

@@ -11,7 +11,7 @@
 //! let line = br#"{"header":{"id":"0x7f","rank":2,"n_ranks":8,"nnodes":1},
 //!   "coll_perf":{"coll":"AllReduce","coll_sn":7,"coll_msg_size_bytes":4096,"coll_exec_time_us":61}}"#;
 //! let line = line.iter().filter(|byte| **byte != b'\n').copied().collect::<Vec<u8>>();
-//! let log = crate::nccl_inspector::read(&line[..])?;
+//! let log = etlink_formats::nccl_inspector::read(&line[..])?;
 //! assert_eq!(log.calls.duration[0].0, 61_000);
 //! assert_eq!(log.communicators[0].ranks, 8);
 //! # Ok::<(), etlink_model::Failure>(())

@@ -1,7 +1,7 @@
 //! Reads pickles that PyTorch writes for other programs, without running them.
 //!
 //! ```
-//! use crate::pickle::{PickleLimits, read_pickle};
+//! use etlink_formats::pickle::{PickleLimits, read_pickle};
 //! let limits = PickleLimits {
 //!     wanted: "a list",
 //!     max_bytes: 100,

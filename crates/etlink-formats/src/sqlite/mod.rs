@@ -13,7 +13,7 @@
 //! [`set_safe_limits`] first: a file from an untrusted source can hold views and triggers.
 //!
 //! ```
-//! use crate::sqlite::{RowFilter, SqliteTables, scan_rows, set_safe_limits};
+//! use etlink_formats::sqlite::{RowFilter, SqliteTables, scan_rows, set_safe_limits};
 //!
 //! let mut connection = rusqlite::Connection::open_in_memory()?;
 //! connection.execute_batch("CREATE TABLE CALLS (start, name); INSERT INTO CALLS VALUES (5, 'f');")?;
