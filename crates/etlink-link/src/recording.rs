@@ -68,7 +68,7 @@ impl RecordingContent {
                 .and_then(|size| size.try_into().ok()),
             unanswered: vec![],
         };
-        content.with_unanswered(trace.header.recorder)
+        content.with_unanswered(trace)
     }
 
     /// Returns the content of a linked trace; its host trace has shapes too.
@@ -80,7 +80,7 @@ impl RecordingContent {
             has_shapes: content.has_shapes || trace.host.is_some(),
             ..content
         };
-        content.with_unanswered(trace.device.header.recorder)
+        content.with_unanswered(&trace.device)
     }
 
     /// Sums the contents of the ranks of a run: it has what all of them have.
@@ -107,7 +107,10 @@ impl RecordingContent {
         all.unwrap_or_default()
     }
 
-    fn with_unanswered(self, recorder: TraceRecorder) -> RecordingContent {
+    fn with_unanswered(self, trace: &DeviceTrace) -> RecordingContent {
+        let recorder = trace.header.recorder;
+        let ends = [AnomalyKind::Truncated, AnomalyKind::SourceEnded];
+        let is_truncated = ends.iter().any(|kind| trace.anomalies.count(*kind) > 0);
         let is_kineto = recorder == TraceRecorder::Kineto;
         let has_ops = self.ops > 0;
         let mut unanswered = vec![];
@@ -119,7 +122,11 @@ impl RecordingContent {
         lacks(
             self.device_rows == 0,
             "device time",
-            without_device_rows(recorder),
+            if is_truncated {
+                "the end of the file is missing, which may be why: copy it again"
+            } else {
+                without_device_rows(recorder)
+            },
         );
         lacks(!has_ops, "ops", record_ops(recorder));
         if is_kineto {

@@ -36,6 +36,8 @@ pub enum Setting {
     NoTensorDeps,
     /// `--overhead keep`.
     KeepOverhead,
+    /// `--overhead remove`.
+    RemoveOverhead,
 }
 
 impl Display for Setting {
@@ -50,6 +52,7 @@ impl Display for Setting {
             Setting::Scale => ("--scale", "scale="),
             Setting::NoTensorDeps => ("--tensor-deps none", "tensor_deps=\"none\""),
             Setting::KeepOverhead => ("--overhead keep", "overhead=\"keep\""),
+            Setting::RemoveOverhead => ("--overhead remove", "overhead=\"remove\""),
             Setting::ForAstraSim => ("--for astra-sim", "simulator=\"astra-sim\""),
         };
         f.write_str(if NAMES_ARGUMENTS.load(Ordering::Relaxed) {

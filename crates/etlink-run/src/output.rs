@@ -372,7 +372,6 @@ fn check_object(path: &Path, overwrite: bool) -> Result<(), RunError> {
     refuse_existing(path, path, overwrite)
 }
 
-/// Creates the error for a file name that does not fit the content.
 /// Creates the error for an output that is an input.
 pub(crate) fn is_input(path: &Path) -> RunError {
     let input = Failure::about(path.display(), " is also an input");

@@ -163,7 +163,9 @@ pub fn overhead_note(overhead: &RecordingOverhead) -> String {
     if !overhead.is_removed {
         let remedy = command_only("; etlink record --interleave avoids most of it".to_owned());
         return format!(
-            "{cost}, so that devices look idler than they are: times are as recorded{remedy}"
+            "{cost}, so that devices look idler than they are: times are as recorded; {} gives an \
+             estimate without it{remedy}",
+            Setting::RemoveOverhead
         );
     }
     let steps = [

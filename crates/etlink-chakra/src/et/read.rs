@@ -10,7 +10,7 @@ use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
 use crate::read::graph::{ChakraGraph, DepLatencies, FileKind, GraphNode};
-use crate::wire::json::{ChakraMessage, decode_object, json_objects};
+use crate::wire::json::{ChakraMessage, decode_known_fields, decode_object, json_objects};
 use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
 use crate::wire::schema::{io_info, list, metadata, node as field};
 use etlink_model::TrackLabel;
@@ -61,7 +61,10 @@ pub(crate) fn read_jsonizer(source: impl Read) -> ChakraGraph {
     let mut first = true;
     while let Some(object) = objects.next() {
         let is_first = std::mem::take(&mut first);
-        let message = object.and_then(|object| decode_object(object.get(), is_first));
+        let message = object.and_then(|object| {
+            let text = object.get();
+            decode_object(text, is_first).or_else(|_| decode_known_fields(text, is_first))
+        });
         let read = message.map(|message| match message {
             ChakraMessage::Metadata(metadata) => {
                 reader.read_metadata(&metadata.encode_to_vec());

@@ -148,6 +148,19 @@ fn a_host_trace_without_times_is_told_apart() {
     assert_eq!(count(&graph.findings, FindingKind::UnknownSchema), 1);
 }
 
+/// Of a later schema, what this one has is read.
+#[test]
+fn unknown_fields_and_types_of_json_lose_no_node() {
+    let text = br#"{"version": "9", "later": 1}
+{"id": "1", "name": "a", "type": "COMP_NODE"}
+{"id": "2", "name": "b", "type": "LATER_NODE", "dataDeps": ["1"]}
+{"id": "3", "name": "c", "type": "COMP_NODE", "later": {"x": 1}, "dataDeps": ["2"]}"#;
+    let graph = read(&text[..]).expect("reads");
+    assert_eq!((graph.format, graph.len()), (FileKind::ChakraJson, 3));
+    let deps: usize = (0..graph.len()).map(|node| graph.deps(node).count()).sum();
+    assert_eq!(deps, 2);
+}
+
 #[test]
 fn the_jsonizers_output_is_read() {
     let text = r#"{

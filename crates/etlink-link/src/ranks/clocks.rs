@@ -203,6 +203,10 @@ fn reach_ranks(
 impl RankClock {
     /// True if the ends of collectives differ more between the ranks than among each other.
     fn is_likely_apart(&self) -> bool {
+        // Of a spread as large as the bounds allow nothing is known.
+        if self.uncertainty_ns == Some(self.likely_error_ns) {
+            return false;
+        }
         let spread = self
             .likely_error_ns
             .saturating_sub(self.offset_ns.saturating_abs());

@@ -122,7 +122,9 @@ fn run_subcommand(command: EtlinkCommand) -> Result<Outcome> {
         EtlinkCommand::Trigger(args) => trigger::run(&args),
         #[cfg(not(unix))]
         EtlinkCommand::Record(_) | EtlinkCommand::Trigger(_) => {
-            anyhow::bail!("recordings need a Unix system")
+            anyhow::bail!(
+                "recordings need a Unix system: record in Linux, also in WSL, and read the traces here"
+            )
         }
         EtlinkCommand::Schedule(args) => schedule::run(&args),
         EtlinkCommand::Completions(args) => completions::run(&args),

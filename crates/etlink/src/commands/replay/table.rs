@@ -1,7 +1,6 @@
 //! The replay as text.
 
 use super::all_ranks::AllRanks;
-use super::config::AskedQuestion;
 use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
@@ -556,13 +555,21 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     );
     let range = &changes.range;
     let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
+    let mut questions = changes.questions.iter();
+    let is_predicted = questions.any(|asked| !asked.predicted.is_empty());
     let range_text = if least == most {
         "a prediction; uncertain waits do not change it".to_owned()
     } else {
-        format!("a prediction; from {least} to {most}, depending on uncertain waits")
+        let durations = if is_predicted {
+            "predicted durations and "
+        } else {
+            ""
+        };
+        format!("a prediction; from {least} to {most}, depending on {durations}uncertain waits")
     };
-    let is_predicted = |asked: &AskedQuestion| !asked.predicted.is_empty();
-    if range.step.is_none() || !changes.questions.iter().any(is_predicted) {
+    // The range of a predicted step is the one to go by: it has the overhead of recording, too.
+    let is_said = range.step.is_some_and(|step| step.least_ns < step.most_ns);
+    if !(is_predicted && is_said) {
         rows.add("", "", range_text);
     }
     if range.possible_waits > 0 && least != most {

@@ -56,9 +56,10 @@ pub struct RecordingRequest {
     pub id: String,
     /// Requester.
     pub by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    // Only written: the ranks judge what a request asks for.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     steps: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
 }
 
