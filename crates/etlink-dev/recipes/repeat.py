@@ -71,10 +71,16 @@ def micros_of(ns):
 def element_places(text):
     """Yields the begin and end of each element of the trace's array."""
     decoder = json.JSONDecoder()
-    at = re.search(r'"(traceEvents|nodes)":\s*\[', text).end()
+    begin = re.search(r'"(traceEvents|nodes)":\s*\[', text)
+    if not begin:
+        sys.exit("the file has neither traceEvents nor nodes: give a trace of PyTorch")
+    at = begin.end()
     blank = re.compile(r"[\s,]*")
     while text[at := blank.match(text, at).end()] != "]":
-        _, end = decoder.raw_decode(text, at)
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            sys.exit(f"only undamaged traces can be repeated: {error}")
         yield at, end
         at = end
 

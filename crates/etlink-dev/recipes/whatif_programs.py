@@ -60,12 +60,15 @@ def record(python, way, ranks, parts):
     # The recording backend is compiled on first use, by the environment's own ninja.
     environment = os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}", "GLOO_SOCKET_IFNAME": "lo"}
     steps = ("--overwrite", "--wait", "1", "--warmup", "1", "--active", str(ACTIVE), "-o", FOLDER, "--", python, *launcher)
-    subprocess.run(
-        (os.environ["ETLINK"], "-q", "record", *steps, ROOT / "crates/etlink-dev/recipes/whatif/program.py", way, str(ACTIVE + OTHERS)),
+    program = ROOT / "crates/etlink-dev/recipes/whatif/program.py"
+    done = subprocess.run(
+        (os.environ["ETLINK"], "-q", "record", *steps, program, way, str(ACTIVE + OTHERS)),
         env=environment | {part: str(length) for part, length in parts.items()},
-        stderr=subprocess.DEVNULL,
-        check=True,
+        capture_output=True,
+        text=True,
     )
+    if done.returncode:
+        sys.exit(f"{way}: exit code {done.returncode}\n{done.stderr}")
 
 
 def replay(*question):
