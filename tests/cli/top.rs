@@ -1,4 +1,4 @@
-//! `etlink top`: the profiler's table. `etlink-analyze` compares its figures with PyTorch's.
+//! `etlink top`: the profiler's table. `etlink-analysis` compares its figures with PyTorch's.
 
 use crate::tool::{Tool, unpacked};
 use etlink_testing::{DeviceQueue, TraceBuilder};

@@ -1,4 +1,4 @@
-"""Host traces of the same programs with several sizes, for the tests of etlink-predict.
+"""Host traces of the same programs with several sizes, for the tests of etlink-analysis.
 
     python crates/etlink-dev/recipes/sizes.py OUT        # with a Python that has torch and transformers
 

@@ -4,7 +4,7 @@ use crate::run::check_files_exist;
 use crate::table::{Table, TableSource};
 use crate::worker::run_cancellable;
 use etlink::documents::{HtaDocument, HtaQuery};
-use etlink_hta::{HtaOptions, StragglerQuery};
+use etlink_analysis::hta::{HtaOptions, StragglerQuery};
 use etlink_run::RunOptions;
 use pyo3::prelude::*;
 use std::path::PathBuf;

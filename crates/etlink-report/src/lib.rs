@@ -10,4 +10,5 @@
 
 pub mod page;
 pub mod perfetto;
+pub mod pftrace;
 mod track_names;

@@ -11,7 +11,7 @@ use crate::prepared::PreparedShard;
 use crate::storage::shown_path;
 use crate::text;
 use etlink_model::{Anomalies, Failure, Setting, advice};
-use etlink_perfetto::PerfettoOrigin;
+use etlink_report::pftrace::PerfettoOrigin;
 use std::error::Error;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ use etlink_chakra::simulated::is_astra_log;
 use etlink_formats::flight_recorder::is_flight_dump;
 use etlink_formats::nccl_inspector::is_inspector_log;
 use etlink_model::Failure;
-use etlink_perfetto::{PerfettoOrigin, kineto_text, perfetto_origin, torch_text};
+use etlink_report::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin, torch_text};
 use etlink_workload::text_workload::is_text_workload;
 use foreign::foreign_kind;
 use gzip::Gzip;

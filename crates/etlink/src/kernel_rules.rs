@@ -1,7 +1,7 @@
 //! Rules for kernels, which `analyze` and `report` read from a file.
 
 use anyhow::{Context, Result};
-use etlink_analyze::KernelRules;
+use etlink_analysis::KernelRules;
 use etlink_run::storage;
 use std::path::Path;
 

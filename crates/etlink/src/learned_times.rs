@@ -2,7 +2,7 @@
 
 use crate::kernel_rules::file_text;
 use anyhow::{Context, Result};
-use etlink_predict::LearnedTimes;
+use etlink_analysis::predict::LearnedTimes;
 use std::path::Path;
 
 /// Reads a file of learned times.

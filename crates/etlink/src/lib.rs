@@ -21,11 +21,11 @@
 )]
 
 #[doc(no_inline)]
-pub use etlink_analyze as analyze;
+pub use etlink_analysis as analyze;
 #[doc(no_inline)]
 pub use etlink_chakra as chakra;
 #[doc(no_inline)]
-pub use etlink_findings as findings;
+pub use etlink_analysis::findings as findings;
 #[doc(no_inline)]
 pub use etlink_formats::host;
 #[doc(no_inline)]

@@ -6,10 +6,10 @@ use crate::notes;
 use crate::rank_error::rank_error;
 use crate::table;
 use anyhow::{Context, Result};
-use etlink_analyze::top::{
+use etlink_analysis::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
 };
-use etlink_analyze::{
+use etlink_analysis::{
     CountedWork, KernelRules, OpCalls, Options as AnalysisOptions, PeakTable, RankAnalysis,
     analyze, counted_steps,
 };

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use arrow_array::RecordBatch;
-use etlink_analyze::Records;
+use etlink_analysis::Records;
 use etlink_tables::RecordTable;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use crate::notes;
 use crate::op_tables::RunTables;
 use crate::table::{count, percent, time};
-use etlink_analyze::RankAnalysis;
-use etlink_analyze::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
-use etlink_analyze::top::KeyAverages;
+use etlink_analysis::RankAnalysis;
+use etlink_analysis::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
+use etlink_analysis::top::KeyAverages;
 
 /// Compares runs whose tables were made with rules.
 pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {

@@ -1,8 +1,8 @@
 //! Checks the figures of one trace, and laws that hold for any contents.
 
 use anyhow::{Context, Result, ensure};
-use etlink_analyze::top::{KeyAverages, Options as TopOptions, TopGroup, key_averages};
-use etlink_analyze::{
+use etlink_analysis::top::{KeyAverages, Options as TopOptions, TopGroup, key_averages};
+use etlink_analysis::{
     ClassifiedRows, KernelRules, Options, RankAnalysis, analyze, diff, run_totals,
 };
 use etlink_link::LinkedTrace;
@@ -34,9 +34,9 @@ pub(super) fn check_figures(trace: &LinkedTrace, rules: &KernelRules) -> Result<
     for nanoseconds in [false, true] {
         serde_json::to_writer(
             &mut out,
-            &etlink_hta::hta_tables(
+            &etlink_analysis::hta::hta_tables(
                 trace.clone(),
-                etlink_hta::HtaOptions {
+                etlink_analysis::hta::HtaOptions {
                     nanoseconds,
                     include_last: nanoseconds,
                     rank: None,

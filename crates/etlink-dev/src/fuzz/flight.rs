@@ -3,7 +3,7 @@
 
 use super::corpus::{mutate_text, sorted_entries};
 use anyhow::{Context, Result, ensure};
-use etlink_analyze::hang::{RankDump, flight_calls, hang_report};
+use etlink_analysis::hang::{RankDump, flight_calls, hang_report};
 use etlink_formats::flight_recorder::add_collectives;
 use etlink_model::{DeviceTrace, GlobalRank};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use super::corpus::mutate_text;
 use anyhow::{Result, ensure};
-use etlink_analyze::communicators::communicator_report;
+use etlink_analysis::communicators::communicator_report;
 
 /// Damages the logs of two generated ranks and sums them up.
 pub(super) fn check_logs(random: &mut fastrand::Rng) -> Result<()> {

@@ -30,7 +30,7 @@ mod written;
 
 use anyhow::{Result, bail};
 use corpus::{FuzzRecording, mutate_text};
-use etlink_analyze::KernelRules;
+use etlink_analysis::KernelRules;
 use etlink_link::LinkedTrace;
 use etlink_model::DeviceTrace;
 use std::panic::{AssertUnwindSafe, catch_unwind};

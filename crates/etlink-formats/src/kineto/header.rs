@@ -10,7 +10,7 @@ use etlink_model::{
 use rustc_hash::FxHashSet;
 
 /// Key for the number of device rows that PyTorch truncated when it wrote the recording for
-/// Perfetto; `etlink-perfetto` writes it after the events of such a file.
+/// Perfetto; `etlink-report` writes it after the events of such a file.
 const CUT_ROWS_KEY: &str = "etlinkCutRows";
 
 /// Keys of the document seen so far.

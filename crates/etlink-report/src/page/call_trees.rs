@@ -9,7 +9,7 @@
 use super::packed_timeline::pack_json;
 use super::strings::StringTable;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::top::{CallKind, CallNode, CallTree, TopOrder, TreeOptions, call_tree};
+use etlink_analysis::top::{CallKind, CallNode, CallTree, TopOrder, TreeOptions, call_tree};
 use etlink_model::{AuxiliaryKind, DeviceTrace};
 use serde::Serialize;
 use std::io;

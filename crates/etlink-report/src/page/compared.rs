@@ -1,6 +1,6 @@
 //! Comparison with an earlier run, as shown in the page.
 
-use etlink_analyze::diff::{ChangeKind, PartChange, RowChange, RunDiff, TreeChange};
+use etlink_analysis::diff::{ChangeKind, PartChange, RowChange, RunDiff, TreeChange};
 use serde::Serialize;
 
 /// Largest number of rows per table; those with the largest cost or gain stay.
@@ -201,7 +201,7 @@ fn change_share([before, after]: [i64; 2]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_analyze::diff::diff_runs;
+    use etlink_analysis::diff::diff_runs;
 
     #[test]
     fn a_changed_node_is_shown_below_all_that_is_around_it() {

@@ -2,8 +2,8 @@
 //! highest point per section if there are too many.
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::memory::{device_type_name, read_device_type};
-use etlink_analyze::{MemoryPoint, MemoryUse};
+use etlink_analysis::memory::{device_type_name, read_device_type};
+use etlink_analysis::{MemoryPoint, MemoryUse};
 use etlink_formats::memory_snapshot::DeviceMemory;
 use indexmap::IndexMap;
 use serde::Serialize;

@@ -58,7 +58,7 @@ pub use written_graph::{WrittenGraph, graph_timeline};
 use base64::engine::{Engine, general_purpose::STANDARD};
 use borsh::{BorshDeserialize, BorshSerialize};
 use call_trees::PageTrees;
-use etlink_analyze::{RankAnalysis, RunTotals};
+use etlink_analysis::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
 use etlink_replay::{PathReport, ReplayFigures};
 use packed_timeline::pack_json;

@@ -1,7 +1,7 @@
 //! Head of the page: one sentence, and tiles of one figure each.
 
 use super::{MemoryChart, ReportPage, ReportRank};
-use etlink_analyze::{Utilization, UtilizationWindow, counted_steps};
+use etlink_analysis::{Utilization, UtilizationWindow, counted_steps};
 use etlink_link::LinkReport;
 use etlink_link::ranks::{StragglerStats, step_definition, worst_rank};
 use etlink_model::Severity;

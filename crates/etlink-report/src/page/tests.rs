@@ -3,7 +3,7 @@ mod typescript;
 
 use super::*;
 use base64::engine::Engine;
-use etlink_analyze::{ClassifiedRows, KernelRules, Options, analyze, run_totals};
+use etlink_analysis::{ClassifiedRows, KernelRules, Options, analyze, run_totals};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_replay::{ReplayRun, ReplaySettings};

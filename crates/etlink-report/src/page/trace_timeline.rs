@@ -10,7 +10,7 @@ use super::tracks::{TimelineTrack, trace_track};
 use super::wait_columns;
 use super::window::TimelineWindow;
 use crate::track_names::TrackNames;
-use etlink_analyze::ClassifiedRows;
+use etlink_analysis::ClassifiedRows;
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::{NodeIdx, OpIdx, TimeNs};
 use etlink_replay::{PathStep, ReplayGraph, ReplayRun};

@@ -8,7 +8,7 @@ use super::timeline::{Timeline, TimelineSource, Tooltip};
 use super::tracks::TimelineTrack;
 use super::wait_columns::WaitColumns;
 use super::window::TimelineWindow;
-use etlink_analyze::KernelRules;
+use etlink_analysis::KernelRules;
 use etlink_model::{NodeIdx, TimeNs, UnixNs};
 use etlink_replay::{EdgeKind, LabelSource, PathStep, ReplayGraph, ReplayKind, ReplayRun};
 

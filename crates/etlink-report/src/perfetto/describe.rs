@@ -5,7 +5,7 @@ use super::sink::FactWriter;
 use super::slices::{TraceSlice, TraceSlices};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
 use etlink_model::{CallIdx, HostThread, NameId, OpIdx, RowIdx, RowKind, TrackLabel};
-use etlink_perfetto::words::{RECORDED, RECORDED_AS};
+use crate::pftrace::words::{RECORDED, RECORDED_AS};
 use std::borrow::Cow;
 use std::io;
 

@@ -51,7 +51,7 @@ use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_model::{
     CommonNs, DeviceTrace, DurationNs, HostThread, NameId, NodeIdx, TimeNs, TrackLabel,
 };
-use etlink_perfetto::words;
+use crate::pftrace::words;
 use serde_json::{Value, json};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};

@@ -19,16 +19,16 @@ use super::sink::{
     TrackRange,
 };
 use etlink_model::{Names, TimeNs};
-use etlink_perfetto::schema::counter_descriptor::Unit;
-use etlink_perfetto::schema::trace_packet::SequenceFlags;
-use etlink_perfetto::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
-use etlink_perfetto::schema::track_event::Type;
-use etlink_perfetto::schema::{
+use crate::pftrace::schema::counter_descriptor::Unit;
+use crate::pftrace::schema::trace_packet::SequenceFlags;
+use crate::pftrace::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
+use crate::pftrace::schema::track_event::Type;
+use crate::pftrace::schema::{
     BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, CounterDescriptor,
     DebugAnnotation, InternedData, InternedString, TracePacket, TrackDescriptor, TrackEvent,
     clock_snapshot::Clock,
 };
-use etlink_perfetto::words;
+use crate::pftrace::words;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

@@ -10,7 +10,7 @@ use crate::text::file_name;
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
 use etlink_model::{Failure, Setting};
-use etlink_perfetto::PerfettoOrigin;
+use etlink_report::pftrace::PerfettoOrigin;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

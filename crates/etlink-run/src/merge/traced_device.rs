@@ -1,6 +1,6 @@
 //! Identifies the device of a rank and its data sheet figures, for a simulator's roofline.
 
-use etlink_analyze::{DevicePeaks, Precision};
+use etlink_analysis::{DevicePeaks, Precision};
 use etlink_chakra::{RooflineDevice, RooflinePeaks};
 use etlink_link::LinkedTrace;
 use etlink_model::RowKind;

@@ -2,7 +2,7 @@
 
 use super::{OverwriteArgs, TableArgs, WorkbookArgs};
 use clap::Args;
-use etlink_analyze::diff::FailRule;
+use etlink_analysis::diff::FailRule;
 use std::path::PathBuf;
 
 /// `etlink diff`.

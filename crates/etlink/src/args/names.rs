@@ -1,7 +1,7 @@
 //! Values with a fixed set of names.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use etlink_analyze::top::TopOrder;
+use etlink_analysis::top::TopOrder;
 use etlink_chakra::proto::CollectiveCommType;
 use etlink_chakra::{AttributeSet, LatencyMode};
 use etlink_link::TensorEdges;

@@ -2,7 +2,7 @@
 
 use super::{JsonArgs, OverwriteArgs, PrepareArgs, RankArgs, ReadingArgs, TensorArgs};
 use clap::{ArgGroup, Args};
-use etlink_findings::WhatIfQuestion;
+use etlink_analysis::findings::WhatIfQuestion;
 use etlink_replay::{DurationScale, EdgeKind};
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use super::names::{self, one_of};
 use super::{JsonOrCsvArgs, NameArgs, RankArgs, ReadingArgs, RowArgs, StepArgs};
 use crate::op_tables::OpTableConfig;
 use clap::{Args, ValueEnum};
-use etlink_analyze::top::{TopGroup, TopOrder};
+use etlink_analysis::top::{TopGroup, TopOrder};
 use etlink_run::{RunOptions, RunSource};
 use std::path::PathBuf;
 

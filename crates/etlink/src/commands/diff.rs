@@ -16,8 +16,8 @@ use crate::table::{
 };
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
-use etlink_analyze::KernelRules;
-use etlink_analyze::diff::{self, ChangeKind, PartChange, RowChange};
+use etlink_analysis::KernelRules;
+use etlink_analysis::diff::{self, ChangeKind, PartChange, RowChange};
 use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use serde::Serialize;

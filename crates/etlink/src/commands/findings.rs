@@ -11,8 +11,8 @@ use crate::run_query::RunQuery;
 use crate::table::{count, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result};
-use etlink_analyze::{KernelRules, Options, UtilizationWindow, analyze};
-use etlink_findings::RunFindings;
+use etlink_analysis::{KernelRules, Options, UtilizationWindow, analyze};
+use etlink_analysis::findings::RunFindings;
 use etlink_link::limits::LOST_PART;
 use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
 use etlink_run::membership::Excluded;
@@ -114,16 +114,16 @@ impl FindingsReport {
     /// Never fails because of the content.
     #[cfg(feature = "parquet")]
     pub fn table(&self) -> Result<arrow_array::RecordBatch> {
-        let blank = etlink_findings::RunFinding {
+        let blank = etlink_analysis::findings::RunFinding {
             // any kind: the blank record only provides the names and types of columns
-            kind: etlink_findings::KINDS[0].kind,
+            kind: etlink_analysis::findings::KINDS[0].kind,
             subject: String::new(),
             ranks: vec![],
             inferred: false,
             gain_ns: 0,
             gain_share: 0.0,
             cause: String::new(),
-            figures: etlink_findings::CauseEvidence::default(),
+            figures: etlink_analysis::findings::CauseEvidence::default(),
             title: String::new(),
             evidence: String::new(),
             remedy: "".into(),

@@ -19,7 +19,7 @@ use super::schedule::ScheduleReport;
 use super::trigger::TriggeredRecording;
 use crate::envelope::{Envelope, FileReports, JsonReport, RunReports};
 use crate::op_tables::RunTables;
-use etlink_analyze::RankOps;
+use etlink_analysis::RankOps;
 use etlink_run::anonymous::AnonymousCopy;
 use etlink_run::convert::ConvertReport;
 use etlink_run::job::JobReport;
@@ -43,10 +43,10 @@ pub struct NamedSchema {
 /// Returns the schema of each report that `--json` prints, and of `etlink.json`.
 pub fn json_schemas() -> Vec<NamedSchema> {
     let mut analyze = report_schema::<RunReports<Analyzed>>();
-    let tables = [etlink_analyze::TABLES, &OF_ALL_RANKS].concat();
+    let tables = [etlink_analysis::TABLES, &OF_ALL_RANKS].concat();
     make_optional(&mut analyze, &["Analyzed", "Ranked", "RunTotals"], &tables);
     let mut hta = report_schema::<RunReports<AsHta>>();
-    let tables = [etlink_hta::RANK_TABLES, &etlink_hta::RUN_TABLES].concat();
+    let tables = [etlink_analysis::hta::RANK_TABLES, &etlink_analysis::hta::RUN_TABLES].concat();
     make_optional(&mut hta, &["Ranked", "HtaRunTables"], &tables);
     vec![
         analyze,

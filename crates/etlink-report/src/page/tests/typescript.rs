@@ -236,14 +236,14 @@ fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
         ..Timeline::default()
     });
     types.record(&etlink_replay::ReplayFigures::default());
-    types.record(&etlink_analyze::PeakUse {
+    types.record(&etlink_analysis::PeakUse {
         mfu: Some(0.5),
         roof_share: Some(0.5),
         bandwidth_share: Some(0.5),
         memory_bound: Some(0.5),
         gb_per_s: Some(2_039.0),
         link_gb_per_s: Some(300.0),
-        ..etlink_analyze::PeakUse::default()
+        ..etlink_analysis::PeakUse::default()
     });
 }
 

@@ -3,9 +3,9 @@
 use super::{of, track};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
 use etlink_link::LinkedTrace;
-use etlink_perfetto::schema::trace_packet::SequenceFlags;
-use etlink_perfetto::schema::track_event::Type;
-use etlink_perfetto::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
+use crate::pftrace::schema::trace_packet::SequenceFlags;
+use crate::pftrace::schema::track_event::Type;
+use crate::pftrace::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
 use prost::Message;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,7 @@ use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     AnomalyKind, DeviceTrace, DurationNs, EventDetails, KeepEvents, RecordedDetails,
 };
-use etlink_perfetto::{PerfettoOrigin, kineto_text, perfetto_origin};
+use crate::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin};
 use etlink_testing::{Oddity, TraceBuilder};
 use proptest::prelude::*;
 use std::io::Read;
@@ -128,7 +128,7 @@ fn comes_back(text: &[u8]) -> Result<(), TestCaseError> {
 fn the_order_of_threads_is_known_by_one_name() {
     assert_eq!(
         etlink_formats::kineto::ORDER_KEY,
-        etlink_perfetto::words::ORDER_KEY
+        crate::pftrace::words::ORDER_KEY
     );
 }
 

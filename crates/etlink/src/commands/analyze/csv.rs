@@ -5,8 +5,8 @@ use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::CsvTable;
 use anyhow::Result;
-use etlink_analyze::{OpTotals, RankAnalysis, RankOps, Records, RunMetric, records};
-use etlink_hta::{HtaTables, PotentialStraggler};
+use etlink_analysis::{OpTotals, RankAnalysis, RankOps, Records, RunMetric, records};
+use etlink_analysis::hta::{HtaTables, PotentialStraggler};
 use etlink_link::ranks::StragglerStats;
 
 /// Records of a table with their run and rank.
@@ -43,7 +43,7 @@ pub(super) fn of_analyzed(all: &[Analyzed], table: &str) -> Result<String> {
 
 /// Formats one of HTA's tables.
 pub(super) fn of_hta(all: &[AsHta], table: &str) -> Result<String> {
-    if etlink_hta::RUN_TABLES.contains(&table) {
+    if etlink_analysis::hta::RUN_TABLES.contains(&table) {
         return write_csv(
             Some(records(&[PotentialStraggler::default()])),
             all.iter().map(|run| {

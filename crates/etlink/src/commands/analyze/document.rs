@@ -9,9 +9,9 @@ use crate::kernel_rules::read_rules;
 use crate::record_tables::{ranked_table, records_table};
 use crate::run_query::RunQuery;
 use anyhow::Result;
-use etlink_analyze::{HardwarePeaks, Options};
+use etlink_analysis::{HardwarePeaks, Options};
 #[cfg(feature = "parquet")]
-use etlink_analyze::{RankAnalysis, RunMetric};
+use etlink_analysis::{RankAnalysis, RunMetric};
 #[cfg(feature = "parquet")]
 use etlink_link::ranks::StragglerStats;
 use etlink_run::RunError;
@@ -48,7 +48,7 @@ impl AnalyzeDocument {
 
     /// Returns the names of the tables.
     pub fn table_names() -> impl Iterator<Item = &'static str> {
-        let of_ranks = etlink_analyze::TABLES.iter();
+        let of_ranks = etlink_analysis::TABLES.iter();
         of_ranks.chain(&OF_ALL_RANKS).copied()
     }
 
@@ -63,7 +63,7 @@ impl AnalyzeDocument {
             "metrics" => records_table(Some(&RunMetric::default()), &total.metrics),
             "stragglers" => records_table(Some(&StragglerStats::default()), &self.0.stragglers),
             "requests" => records_table(Some(&RequestLatency::default()), &self.0.requests),
-            name if etlink_analyze::TABLES.contains(&name) => {
+            name if etlink_analysis::TABLES.contains(&name) => {
                 let ranks = told.ranks.iter().map(|rank| &rank.said);
                 let ranks = ranks.map(|rank| (rank.rank, rank.records(name)));
                 ranked_table(RankAnalysis::blank().records(name), ranks)

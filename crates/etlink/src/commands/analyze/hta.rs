@@ -3,7 +3,7 @@
 use super::load::{AnalyzeConfig, load_at_once};
 use super::results::AnalyzedTrace;
 use anyhow::{Context, Result};
-use etlink_hta::{HtaOptions, HtaTables, HtaTrace, RUN_TABLES, StragglerQuery};
+use etlink_analysis::hta::{HtaOptions, HtaTables, HtaTrace, RUN_TABLES, StragglerQuery};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_run::{Overhead, RunError, RunOptions, RunSource};
@@ -88,7 +88,7 @@ impl HtaDocument {
 
     /// Computes `get_profiler_steps`.
     pub fn profiler_steps(&self) -> Vec<u64> {
-        let total = etlink_hta::run_tables(self.tables(&["profiler_steps"]).iter());
+        let total = etlink_analysis::hta::run_tables(self.tables(&["profiler_steps"]).iter());
         let steps = total.profiler_steps.iter();
         steps.map(|step| step.step).collect()
     }
@@ -96,7 +96,7 @@ impl HtaDocument {
     /// Computes `get_potential_stragglers`.
     pub fn potential_stragglers(&self, query: &StragglerQuery) -> Vec<i64> {
         let tables = self.tables(&RUN_TABLES);
-        let found = etlink_hta::potential_stragglers(tables.iter(), query).into_iter();
+        let found = etlink_analysis::hta::potential_stragglers(tables.iter(), query).into_iter();
         found.map(|one| one.straggler).collect()
     }
 
@@ -119,11 +119,11 @@ impl HtaDocument {
         anyhow::ensure!(blank.is_some(), "HTA has no table {name}");
         let mut tables = self.tables(&[name]);
         if name == "kernel_type_breakdown" {
-            let total = etlink_hta::run_tables(tables.iter());
-            let blank = etlink_hta::KernelType::default();
+            let total = etlink_analysis::hta::run_tables(tables.iter());
+            let blank = etlink_analysis::hta::KernelType::default();
             return records_table(Some(&blank), &total.kernel_type_breakdown);
         }
-        etlink_hta::align_series(tables.iter_mut());
+        etlink_analysis::hta::align_series(tables.iter_mut());
         let ranks = self.ranks.iter().zip(&tables);
         let ranks = ranks.map(|(rank, tables)| (Some(rank.rank), tables.records(name)));
         ranked_table(blank, ranks)

@@ -31,11 +31,11 @@ use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
-use etlink_analyze::{
+use etlink_analysis::{
     HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
-use etlink_findings::RunFindings;
-use etlink_hta::{HtaOptions, HtaRunTables, HtaTables};
+use etlink_analysis::findings::RunFindings;
+use etlink_analysis::hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RunSteps, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
@@ -215,9 +215,9 @@ fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
         bail!("include-last-step and nanoseconds need hta, as in --compat hta,include-last-step");
     }
     let tables = if as_hta {
-        [etlink_hta::RANK_TABLES, &etlink_hta::RUN_TABLES].concat()
+        [etlink_analysis::hta::RANK_TABLES, &etlink_analysis::hta::RUN_TABLES].concat()
     } else {
-        [etlink_analyze::TABLES, &OF_ALL_RANKS].concat()
+        [etlink_analysis::TABLES, &OF_ALL_RANKS].concat()
     };
     if let Some(table) = args
         .table
@@ -263,17 +263,17 @@ fn as_hta(args: &AnalyzeArgs, tables: &[&str]) -> Result<Outcome> {
             rank: of.rank,
             ..settings
         };
-        Ok((etlink_hta::hta_tables(trace, settings), None))
+        Ok((etlink_analysis::hta::hta_tables(trace, settings), None))
     };
     let config = AnalyzeConfig::from_args(args)?;
     let mut told = load_at_once(config, say, HtaTables::memory_bytes)?;
     for run in &mut told {
-        etlink_hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
+        etlink_analysis::hta::align_series(run.ranks.iter_mut().map(|rank| &mut rank.said));
     }
     let told: Vec<AsHta> = told
         .into_iter()
         .map(|told| AsHta {
-            total: etlink_hta::run_tables(told.ranks.iter().map(|rank| &rank.said)),
+            total: etlink_analysis::hta::run_tables(told.ranks.iter().map(|rank| &rank.said)),
             told,
         })
         .collect();

@@ -12,7 +12,7 @@ use crate::kernel_rules::{file_text, read_rules};
 use crate::run_query::RunQuery;
 use crate::workbook::WorkbookTarget;
 use anyhow::{Context, Result};
-use etlink_analyze::{KernelRules, PeakTable, RankOps, rank_ops};
+use etlink_analysis::{KernelRules, PeakTable, RankOps, rank_ops};
 use etlink_link::LinkedTrace;
 use etlink_model::KeepEvents;
 use etlink_run::{Overhead, RunError, RunOptions, RunSource};
@@ -121,7 +121,7 @@ impl OpsDocument {
     /// Never fails because of the content.
     #[cfg(feature = "parquet")]
     pub fn table(&self) -> Result<arrow_array::RecordBatch> {
-        use etlink_analyze::{OpTotals, records};
+        use etlink_analysis::{OpTotals, records};
 
         let ranks = self.0.ranks.iter().map(|rank| &rank.said);
         let ranks = ranks.map(|rank| (rank.rank, Some(records(&rank.ops))));

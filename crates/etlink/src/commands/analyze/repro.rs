@@ -8,7 +8,7 @@ use crate::args::ReproArgs;
 use crate::kernel_rules::read_rules;
 use crate::table::{count, percent};
 use anyhow::{Result, bail};
-use etlink_analyze::{OpTotals, PeakTable};
+use etlink_analysis::{OpTotals, PeakTable};
 use etlink_run::RunSource;
 use etlink_run::output::{OutputFormat, Target};
 use indexmap::IndexMap;

@@ -1,7 +1,7 @@
 //! Request latencies measured by a benchmark's client, next to the corresponding phases of the
 //! trace.
 
-use etlink_analyze::{PhaseTotals, RunMetric, RunTotals};
+use etlink_analysis::{PhaseTotals, RunMetric, RunTotals};
 use etlink_formats::metrics::{LatencyKind, WorkloadCard};
 use etlink_run::measurements::RunMeasurements;
 use serde::Serialize;

@@ -11,7 +11,7 @@ use crate::run_diff::percent_change;
 use crate::table::{CsvTable, Grid, Limit, count, known, mean_time, percent, time};
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
-use etlink_analyze::{OpCalls, RunOp, compare_ops};
+use etlink_analysis::{OpCalls, RunOp, compare_ops};
 use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use serde::Serialize;

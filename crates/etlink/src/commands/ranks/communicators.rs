@@ -6,7 +6,7 @@ use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::table::{Column, CsvTable, Grid, Limit, count, known, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
-use etlink_analyze::communicators::{
+use etlink_analysis::communicators::{
     CommunicatorMember, CommunicatorReport, CommunicatorSize, communicator_report,
 };
 use etlink_formats::nccl_inspector::{InspectorLog, TimingSource};

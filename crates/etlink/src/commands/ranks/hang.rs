@@ -5,7 +5,7 @@ use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::table::{Column, CsvTable, Grid, Limit, count, known, plain, time};
 use crate::{Outcome, notes};
 use anyhow::Result;
-use etlink_analyze::hang::{
+use etlink_analysis::hang::{
     CollectivePlace, FlightCall, HangReport, HangVerdict, RankDump, RankHang, flight_calls,
     hang_report_without,
 };

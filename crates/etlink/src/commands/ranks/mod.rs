@@ -16,7 +16,7 @@ use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::{DeviceUse, KernelRules, device_use, link_gb_per_s};
+use etlink_analysis::{DeviceUse, KernelRules, device_use, link_gb_per_s};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, PairBytes, RankClock,

@@ -1,6 +1,6 @@
 //! Utilization of each rank's devices, and the part of it that is waiting for other ranks.
 
-use etlink_analyze::{CommunicationWait, DeviceUse, Utilization};
+use etlink_analysis::{CommunicationWait, DeviceUse, Utilization};
 use etlink_link::ranks::{CollectiveArrival, CollectiveMatch, collective_arrivals};
 use etlink_model::GlobalRank;
 use etlink_run::JoinedRun;

@@ -2,7 +2,7 @@
 
 use super::ReplayConfig;
 use anyhow::{Result, anyhow};
-use etlink_analyze::{KernelRules, short_names};
+use etlink_analysis::{KernelRules, short_names};
 use etlink_model::Setting;
 use etlink_replay::{
     DurationScale, LabelSource, NameAlias, ReplayGraph, ReplayKind, find_node, resolve_alias,

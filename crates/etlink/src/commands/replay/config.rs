@@ -3,7 +3,7 @@
 use crate::args::ReplayArgs;
 use crate::learned_times::read_learned;
 use anyhow::{Result, bail};
-use etlink_findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
+use etlink_analysis::findings::{PredictedMemory, PredictedTime, WhatIfQuestion};
 use etlink_model::KeepEvents;
 use etlink_replay::ReplaySettings;
 use etlink_run::memory::RankOperation;

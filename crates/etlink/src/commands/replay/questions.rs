@@ -2,7 +2,7 @@
 
 use super::config::{AskedQuestion, ReplayConfig};
 use anyhow::{Result, bail};
-use etlink_findings::{
+use etlink_analysis::findings::{
     GraphAnswer, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;

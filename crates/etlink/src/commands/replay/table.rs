@@ -5,7 +5,7 @@ use super::steps::MeanStep;
 use super::{Replayed, WhatIfReport};
 use crate::notes;
 use crate::table::{FactRows, count, cut, enum_name, mb, perfetto_text, plain, signed_time, time};
-use etlink_findings::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
+use etlink_analysis::findings::{PredictedMemory, PredictedTime, PredictionBasis, WorkPlace};
 use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{

@@ -8,7 +8,7 @@ use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analyze::KernelRules;
+use etlink_analysis::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_model::GlobalRank;
 use etlink_report::page::{

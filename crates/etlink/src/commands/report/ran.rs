@@ -5,7 +5,7 @@ use super::steps::DrawnSteps;
 use crate::run_findings::FoundRank;
 use crate::table;
 use anyhow::{Context, Result, bail};
-use etlink_analyze::{KernelRules, Options, RankAnalysis, analyze};
+use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
@@ -292,7 +292,7 @@ impl Ran {
         match &self.of {
             RanSource::Traces(trace) => {
                 let device = &trace.device;
-                let rows = etlink_analyze::ClassifiedRows::new(trace, rules);
+                let rows = etlink_analysis::ClassifiedRows::new(trace, rules);
                 let of = TracedRank {
                     rows: &rows,
                     graph,

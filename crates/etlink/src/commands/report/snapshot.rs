@@ -3,7 +3,7 @@
 use super::{Content, file_name};
 use crate::args::ReportArgs;
 use anyhow::Result;
-use etlink_analyze::RankAnalysis;
+use etlink_analysis::RankAnalysis;
 use etlink_formats::memory_snapshot::device_memories;
 use etlink_report::page::{RankTrees, ReportRank, snapshot_chart};
 use etlink_run::{Progress, read_memory_snapshot};

@@ -1,7 +1,7 @@
 //! Selection of the steps and ranks to draw.
 
 use anyhow::{Result, bail};
-use etlink_analyze::{RankAnalysis, StepTime};
+use etlink_analysis::{RankAnalysis, StepTime};
 use etlink_model::{DurationNs, TimeNs};
 use etlink_report::page::{ReportRank, TimelineWindow};
 use etlink_torch::RankSelection;

@@ -23,11 +23,11 @@ impl TopDocument {
     /// Never fails because of the content.
     #[cfg(feature = "parquet")]
     pub fn table(&self) -> Result<arrow_array::RecordBatch> {
-        use etlink_analyze::records;
+        use etlink_analysis::records;
 
         let ranks = self.0.tables.iter();
         let ranks = ranks.map(|rank| (rank.rank, Some(records(&rank.top.rows))));
-        let blank = [etlink_analyze::top::KeyAverage::default()];
+        let blank = [etlink_analysis::top::KeyAverage::default()];
         crate::record_tables::ranked_table(Some(records(&blank)), ranks)
     }
 

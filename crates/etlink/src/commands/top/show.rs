@@ -3,7 +3,7 @@
 use crate::op_tables::OpTable;
 use crate::table::{CsvTable, Grid, Limit};
 use anyhow::Result;
-use etlink_analyze::top::{KeyAverage, KeyAverages};
+use etlink_analysis::top::{KeyAverage, KeyAverages};
 use std::fmt::Write;
 
 /// Formats each row of each rank as a CSV line.

@@ -3,7 +3,7 @@
 use crate::args::{FoldedTime, TopArgs};
 use crate::op_tables::OpTable;
 use crate::table::{Column, Grid, Limit, count, time};
-use etlink_analyze::top::{CallKind, CallNode, CallTree};
+use etlink_analysis::top::{CallKind, CallNode, CallTree};
 use std::fmt::Write;
 
 /// Maximum depth below a thread shown by indentation. A step of PyTorch with all Python frames is

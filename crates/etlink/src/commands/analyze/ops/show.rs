@@ -3,7 +3,7 @@
 use super::super::results::AnalyzedRun;
 use crate::args::{OpOrder, OpsArgs};
 use crate::table::{self, Column, Grid, Limit, count, enum_name, known, mean_time, percent, time};
-use etlink_analyze::{OpTotals, RankOps};
+use etlink_analysis::{OpTotals, RankOps};
 use etlink_link::roofline::ArgumentValues;
 use std::fmt::Write;
 

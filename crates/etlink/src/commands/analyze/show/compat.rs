@@ -5,7 +5,7 @@ use crate::commands::analyze::AsHta;
 use crate::commands::analyze::results::AnalyzedRun;
 use crate::table::{Grid, Limit};
 use anyhow::Result;
-use etlink_analyze::{Records, records};
+use etlink_analysis::{Records, records};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(in crate::commands::analyze) fn compat_tables(
     let wanted = |name: &&&str| args.table.as_deref().is_none_or(|only| only == **name);
     for AsHta { told: run, total } in told {
         for rank in &run.ranks {
-            for name in etlink_hta::RANK_TABLES.iter().filter(wanted) {
+            for name in etlink_analysis::hta::RANK_TABLES.iter().filter(wanted) {
                 writeln!(out, "{name} of rank {}", rank.label)?;
                 out += &table_text(rank.said.records(name), args.rows.rows)?;
             }

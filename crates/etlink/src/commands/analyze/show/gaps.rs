@@ -2,7 +2,7 @@
 
 use super::{Analyzed, Shown, ShownNames, of_ranks, ranked_grid};
 use crate::table::{Column, Grid, Limit, percent, percent_of, time};
-use etlink_analyze::{GapCause, HostIdle, IdleGap};
+use etlink_analysis::{GapCause, HostIdle, IdleGap};
 use std::collections::BTreeMap;
 
 /// Label for host activity that the trace does not show.

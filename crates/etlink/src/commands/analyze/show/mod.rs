@@ -9,7 +9,7 @@ mod times;
 use super::Analyzed;
 use crate::args::AnalyzeArgs;
 use crate::table::{self, Column, Grid, Limit, count, known, percent, percent_of, scaled, time};
-use etlink_analyze::{RankAnalysis, Utilization, UtilizationWindow};
+use etlink_analysis::{RankAnalysis, Utilization, UtilizationWindow};
 use etlink_link::limits::LOST_PART;
 use etlink_link::ranks::{StragglerStats, worst_rank};
 use std::collections::BTreeMap;

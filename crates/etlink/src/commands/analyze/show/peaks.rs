@@ -3,8 +3,8 @@
 use super::rows::over_text;
 use super::{Analyzed, Shown, of_ranks, ranked_grid};
 use crate::table::{Column, Limit, known, percent};
-use etlink_analyze::PeakUse;
-use etlink_analyze::peak_use::ENOUGH;
+use etlink_analysis::PeakUse;
+use etlink_analysis::peak_use::ENOUGH;
 
 pub(super) fn peak_table(one: &Analyzed, limit: Limit) -> Shown {
     fn share_text(share: Option<f64>) -> String {

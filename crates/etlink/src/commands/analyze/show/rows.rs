@@ -2,7 +2,7 @@
 
 use super::{Analyzed, Shown, ShownNames, bandwidth_text, of_ranks, ranked_grid};
 use crate::table::{Column, Grid, Limit, count, known, mb, mean_time, percent, scaled, time};
-use etlink_analyze::{
+use etlink_analysis::{
     CollectiveTotals, ComputeRate, CopyTotals, HostOpTotals, KernelCounter, KernelSequence,
     KernelTotals, LaunchTotals, MemoryPoint, MemoryUse, OutsideWork, QueueDepth, RunMetric,
     SmCoverage, UtilizationWindow, short_names,

@@ -3,7 +3,7 @@
 use super::super::requests::RequestLatency;
 use super::{Analyzed, Shown, of_ranks, ranked_grid};
 use crate::table::{Column, Grid, Limit, count, known, mean_time, percent, time};
-use etlink_analyze::{
+use etlink_analysis::{
     DeviceTime, IdleCauses, PhaseTotals, StepTime, Utilization, UtilizationWindow, counted_steps,
 };
 use etlink_formats::metrics::LatencyKind;

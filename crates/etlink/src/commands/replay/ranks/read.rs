@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
-use etlink_findings::{QuestionError, RankAnswer, WhatIfQuestion};
+use etlink_analysis::findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_model::{Failure, GlobalRank, UnixNs};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
