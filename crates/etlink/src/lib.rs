@@ -23,9 +23,9 @@
 #[doc(no_inline)]
 pub use etlink_analysis as analyze;
 #[doc(no_inline)]
-pub use etlink_chakra as chakra;
+pub use etlink_analysis::findings;
 #[doc(no_inline)]
-pub use etlink_analysis::findings as findings;
+pub use etlink_chakra as chakra;
 #[doc(no_inline)]
 pub use etlink_formats::host;
 #[doc(no_inline)]

@@ -1,8 +1,8 @@
 //! Results of the detectors for the trace of a rank.
 
+use crate::UtilizationWindow;
 use crate::findings::kind::CauseKind;
 use borsh::{BorshDeserialize, BorshSerialize};
-use crate::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use etlink_replay::GraphEdits;
 use serde::Serialize;

@@ -1,8 +1,8 @@
 //! Findings of a run.
 
+use crate::UtilizationWindow;
 use crate::findings::candidate::{CauseEvidence, ProgramKind, RankCauses};
 use crate::findings::kind::CauseKind;
-use crate::UtilizationWindow;
 use etlink_model::{GlobalRank, NodeIdx};
 use serde::Serialize;
 use std::borrow::Cow;

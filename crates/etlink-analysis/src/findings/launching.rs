@@ -1,7 +1,9 @@
 //! Stretches in which threads launch one kernel after another, which a graph could replace.
 
 use crate::findings::detect::names::is_input_name;
-use crate::findings::limits::{LEAST_USUAL_LAUNCHES, LONGEST_LAUNCH_NS, SLOW_FACTOR, SLOWEST_LAUNCH_NS};
+use crate::findings::limits::{
+    LEAST_USUAL_LAUNCHES, LONGEST_LAUNCH_NS, SLOW_FACTOR, SLOWEST_LAUNCH_NS,
+};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind, launches_graph};
 use etlink_model::{CallIdx, DurationNs, NodeIdx, OpIdx, ThreadIdx, TimeNs};
 use etlink_replay::GraphEdits;

@@ -28,9 +28,9 @@ pub use straggler::straggler_edits;
 pub use transfer_cost::{GraphAnswer, RankAnswer, answer_for_graph};
 
 use crate::findings::awaited::is_awaited;
+use crate::predict::{LearnedTimes, SizeRequest};
 use etlink_link::LinkedTrace;
 use etlink_model::GlobalRank;
-use crate::predict::{LearnedTimes, SizeRequest};
 use etlink_replay::{GraphEdits, ReplayGraph};
 use regex::Regex;
 use std::fmt;

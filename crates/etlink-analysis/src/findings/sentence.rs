@@ -1,11 +1,11 @@
 //! Sentences on a whole run: the joint gain, communication without a finding, and a run without
 //! findings.
 
+use crate::UtilizationWindow;
 use crate::findings::detect::communication::UNNAMED_COMMUNICATION;
 use crate::findings::finding::{CommunicationShare, JointGain, RunFindings};
 use crate::findings::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
 use crate::findings::text::{count_text, percent_text, time_text};
-use crate::UtilizationWindow;
 
 /// Describes the gain without all findings at once, and says if their gains add up.
 pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {

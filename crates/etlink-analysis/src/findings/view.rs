@@ -2,7 +2,9 @@
 
 use crate::findings::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
 use crate::findings::communication_time::CommunicationTime;
-use crate::findings::detect::names::{BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames, is_allocator_call};
+use crate::findings::detect::names::{
+    BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames, is_allocator_call,
+};
 use crate::findings::drain_times::DrainTimes;
 use crate::findings::host_span::HostSpan;
 use crate::findings::kind::CauseKind;

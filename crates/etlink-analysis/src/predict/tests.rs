@@ -77,7 +77,8 @@ fn compare(base: &HostTrace, changed: &HostTrace, request: &str) -> Compared {
         let Some(shapes) = &predicted[node] else {
             continue;
         };
-        let recorded = crate::predict::arguments::Arguments::read(changed, &changed.nodes.inputs[other]);
+        let recorded =
+            crate::predict::arguments::Arguments::read(changed, &changed.nodes.inputs[other]);
         if recorded.tensors.len() != shapes.len() {
             continue;
         }

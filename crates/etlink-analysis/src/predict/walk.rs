@@ -11,7 +11,9 @@ use crate::predict::arguments::{Arguments, Call, Tensor, most_roles};
 use crate::predict::dims::{Dim, Shape, fixed_shape, reshape, sizes_of};
 use crate::predict::rules::{Rule, by_value, output_shape};
 use crate::predict::sizes::Sizes;
-use crate::predict::sources::{Source, SourcePlace, Sources, WeightRead, argument_use, keeps_source};
+use crate::predict::sources::{
+    Source, SourcePlace, Sources, WeightRead, argument_use, keeps_source,
+};
 use etlink_model::HostTrace;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use etlink_formats::kineto::{KinetoReadOptions, KinetoWriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, KeepEvents, TimeNs};
-use etlink_report::pftrace::{kineto_text, perfetto_origin, torch_text};
 use etlink_report::perfetto::{TimelineFormat, write_trace};
+use etlink_report::pftrace::{kineto_text, perfetto_origin, torch_text};
 use std::io::Read;
 use std::path::Path;
 

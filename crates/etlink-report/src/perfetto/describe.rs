@@ -3,9 +3,9 @@
 use super::recorded::{ArgumentValue, each_argument};
 use super::sink::FactWriter;
 use super::slices::{TraceSlice, TraceSlices};
+use crate::pftrace::words::{RECORDED, RECORDED_AS};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
 use etlink_model::{CallIdx, HostThread, NameId, OpIdx, RowIdx, RowKind, TrackLabel};
-use crate::pftrace::words::{RECORDED, RECORDED_AS};
 use std::borrow::Cow;
 use std::io;
 

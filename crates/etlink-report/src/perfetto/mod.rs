@@ -44,6 +44,7 @@ mod tracks;
 #[cfg(test)]
 mod tests;
 
+use crate::pftrace::words;
 use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
@@ -51,7 +52,6 @@ use etlink_link::ranks::{RankClock, WaitCause};
 use etlink_model::{
     CommonNs, DeviceTrace, DurationNs, HostThread, NameId, NodeIdx, TimeNs, TrackLabel,
 };
-use crate::pftrace::words;
 use serde_json::{Value, json};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};

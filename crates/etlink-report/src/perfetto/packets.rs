@@ -18,7 +18,6 @@ use super::sink::{
     CounterTrack, CounterUnit, CounterValue, FileTimes, TimelineSink, TrackId, TrackProcess,
     TrackRange,
 };
-use etlink_model::{Names, TimeNs};
 use crate::pftrace::schema::counter_descriptor::Unit;
 use crate::pftrace::schema::trace_packet::SequenceFlags;
 use crate::pftrace::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
@@ -29,6 +28,7 @@ use crate::pftrace::schema::{
     clock_snapshot::Clock,
 };
 use crate::pftrace::words;
+use etlink_model::{Names, TimeNs};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

@@ -46,7 +46,11 @@ pub fn json_schemas() -> Vec<NamedSchema> {
     let tables = [etlink_analysis::TABLES, &OF_ALL_RANKS].concat();
     make_optional(&mut analyze, &["Analyzed", "Ranked", "RunTotals"], &tables);
     let mut hta = report_schema::<RunReports<AsHta>>();
-    let tables = [etlink_analysis::hta::RANK_TABLES, &etlink_analysis::hta::RUN_TABLES].concat();
+    let tables = [
+        etlink_analysis::hta::RANK_TABLES,
+        &etlink_analysis::hta::RUN_TABLES,
+    ]
+    .concat();
     make_optional(&mut hta, &["Ranked", "HtaRunTables"], &tables);
     vec![
         analyze,

@@ -1,15 +1,17 @@
 //! Detects causes on the device itself.
 
+use crate::RowClass;
 use crate::findings::candidate::{CauseCandidate, CauseEvidence};
 use crate::findings::covered_time::CoveredTime;
-use crate::findings::detect::host_waits::{host_waits, is_copy, is_host_copy, is_staging, pageable_copy};
+use crate::findings::detect::host_waits::{
+    host_waits, is_copy, is_host_copy, is_staging, pageable_copy,
+};
 use crate::findings::detect::spans::remove_spans;
 use crate::findings::host_span::HostSpan;
 use crate::findings::kind::CauseKind;
 use crate::findings::limits::DOMINANT_SHARE;
 use crate::findings::text::sum_ns;
 use crate::findings::view::RankView;
-use crate::RowClass;
 use crate::median_ns;
 use crate::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};

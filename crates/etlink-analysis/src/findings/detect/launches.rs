@@ -1,5 +1,6 @@
 //! Detects launch-bound stretches: kernels shorter than their launches, and full queues.
 
+use crate::RowClass;
 use crate::findings::candidate::{CauseCandidate, CauseEvidence};
 use crate::findings::detect::host::{is_own_work, launch_intervals};
 use crate::findings::host_span::HostSpan;
@@ -8,7 +9,6 @@ use crate::findings::launched_row::LaunchedRow;
 use crate::findings::launching::skip_launches;
 use crate::findings::text::{mean_ns, sum_ns};
 use crate::findings::view::{LaunchInterval, RankView};
-use crate::RowClass;
 use crate::median_ns;
 use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{NodeIdx, OpIdx};

@@ -2,13 +2,13 @@
 
 use super::predicted::{PredictedTimes, PredictionBasis, WorkPlace};
 use super::transfer_cost::RankAnswer;
+use crate::predict::{LearnedBasis, LearnedOp, LearnedTimes, USUAL_BALANCE};
 use crate::{DevicePeaks, Precision, list_text};
 use etlink_link::roofline::{
     OpCall, RooflineFormula, RooflineWork, op_call, op_types, op_work, row_owner, row_work,
 };
 use etlink_link::{LinkedTrace, Node, NodeKind};
 use etlink_model::{DurationNs, NameId, OpIdx, RowIdx, RowKind};
-use crate::predict::{LearnedBasis, LearnedOp, LearnedTimes, USUAL_BALANCE};
 use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 

@@ -1,6 +1,8 @@
 //! Questions about threads: their launches, input, and waits.
 
-use crate::findings::launching::{call_name, free_node, input_nodes, launching_threads, skip_launches};
+use crate::findings::launching::{
+    call_name, free_node, input_nodes, launching_threads, skip_launches,
+};
 use etlink_link::{EdgeKind, LinkedTrace, NodeKind};
 use etlink_model::{CallIdx, NodeIdx};
 use etlink_replay::GraphEdits;

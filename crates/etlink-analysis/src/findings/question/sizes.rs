@@ -4,13 +4,13 @@ use super::device::{HOST_BALANCE, op_balance};
 use super::predicted::{PredictedMemory, PredictedTimes, PredictionBasis, WorkPlace};
 use super::transfer_cost::RankAnswer;
 use crate::device_type_name;
-use etlink_link::roofline::{RooflineWork, host_work, op_work};
-use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::{DurationNs, NameId, NodeIdx, OpIdx, ThreadIdx};
 use crate::predict::{
     ChangedWork, ShownSize, Size, SizePrediction, SizeRequest, SizeRole, predict_sizes,
     predicted_peaks,
 };
+use etlink_link::roofline::{RooflineWork, host_work, op_work};
+use etlink_link::{LinkedTrace, NodeKind};
+use etlink_model::{DurationNs, NameId, NodeIdx, OpIdx, ThreadIdx};
 use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 

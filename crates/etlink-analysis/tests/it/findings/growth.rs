@@ -1,8 +1,8 @@
 //! Checks that four times the events take about four times as long, whatever kind of event is
 //! repeated.
 
-use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_analysis::findings::{RankPart, rank_causes, run_findings};
+use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_link::ranks::RunSteps;
 use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_model::NodeIdx;

@@ -3,8 +3,8 @@
 use crate::findings::faults::{ELEMENTWISE, Planted, Recipe, build_programs, op, work};
 use crate::findings::planted::{find, link_rank};
 use crate::findings::program::{Act, COMPUTE, QUEUE_DEPTH, RanRank, US, run_program};
-use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_analysis::findings::{CauseCandidate, CauseKind, rank_causes};
+use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_link::{LinkedTrace, NodeKind};
 use etlink_model::NodeIdx;
 

@@ -4,10 +4,10 @@ use crate::findings::draw::draw_rank;
 use crate::findings::faults::{Planted, Recipe, build_programs, needs_ranks};
 use crate::findings::program::{MS, QUEUE_DEPTH, RanRank, run_program};
 use crate::findings::random::Random;
-use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_analysis::findings::{
     CauseKind, KINDS, RankCauses, RankPart, RunFindings, rank_causes, run_findings,
 };
+use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_formats::kineto::KinetoReadOptions;
 use etlink_link::ranks::{RankSummary, RunSteps, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};

@@ -1,10 +1,10 @@
 //! Checks answers to named questions against programs that are built and run as the question says.
 
 use MachineInstruction::{DeviceSync, Graph, Host, Launch, Op, Record, StreamSync, StreamWait};
-use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_analysis::findings::{
     CauseKind, QuestionError, RankPart, WhatIfQuestion, answer_for_graph, rank_causes, run_findings,
 };
+use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_link::ranks::RunSteps;
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::NodeIdx;

@@ -3,7 +3,9 @@
 
 use crate::findings::draw::draw_rank;
 use crate::findings::planted::link_text;
-use crate::findings::program::{Act, COMPUTE, Meeting, NCCL, QUEUE_DEPTH, RanRank, US, Work, run_program};
+use crate::findings::program::{
+    Act, COMPUTE, Meeting, NCCL, QUEUE_DEPTH, RanRank, US, Work, run_program,
+};
 use crate::findings::random::Random;
 use etlink_analysis::DevicePeaks;
 use etlink_analysis::findings::{WhatIfQuestion, answer_for_graph, straggler_edits};

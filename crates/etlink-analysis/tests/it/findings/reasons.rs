@@ -5,8 +5,8 @@ use crate::findings::draw::draw_rank;
 use crate::findings::faults::{op, work};
 use crate::findings::planted::{find, link_drawn};
 use crate::findings::program::{Act, COMPUTE, MS, Meeting, NCCL, QUEUE_DEPTH, US, run_program};
-use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_analysis::findings::{CauseKind, RunFinding, RunFindings, rank_causes};
+use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_testing::DeviceQueue;
 
 fn findings_of(acts: Vec<Act>) -> RunFindings {

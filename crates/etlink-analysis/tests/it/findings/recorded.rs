@@ -7,8 +7,10 @@
 use crate::findings::planted::find_in_ranks;
 use crate::findings::random::Random;
 use crate::findings::rerun::{Act, Change, Insertion, MeetingDelays, Place, Recording, run_ranks};
+use etlink_analysis::findings::{
+    CauseKind, RankPart, RunFinding, RunFindings, rank_causes, run_findings,
+};
 use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze, counted_steps};
-use etlink_analysis::findings::{CauseKind, RankPart, RunFinding, RunFindings, rank_causes, run_findings};
 use etlink_link::ranks::{RankSummary, RunSteps};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{

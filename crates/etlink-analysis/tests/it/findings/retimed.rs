@@ -1,8 +1,8 @@
 //! Plants faults into recordings of PyTorch by moving event times; the truth is the growth of the
 //! run's window.
 
-use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_analysis::findings::{CauseKind, RankPart, RunFindings, rank_causes, run_findings};
+use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_link::LinkOptions;
 use etlink_link::ranks::RunSteps;
 use etlink_model::{DeviceTrace, DurationNs, NodeIdx, TimeNs};

@@ -4,7 +4,9 @@
 //! the traces, `cargo dev hta --traces DIR` compares.
 
 use crate::hta::support::linked;
-use etlink_analysis::hta::{HtaOptions, HtaRunTables, HtaTables, NameStats, hta_tables, run_tables};
+use etlink_analysis::hta::{
+    HtaOptions, HtaRunTables, HtaTables, NameStats, hta_tables, run_tables,
+};
 use etlink_model::Severity;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 use std::path::Path;

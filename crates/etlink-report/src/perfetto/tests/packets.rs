@@ -2,10 +2,10 @@
 
 use super::{of, track};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
-use etlink_link::LinkedTrace;
 use crate::pftrace::schema::trace_packet::SequenceFlags;
 use crate::pftrace::schema::track_event::Type;
 use crate::pftrace::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
+use etlink_link::LinkedTrace;
 use prost::Message;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,12 @@
 
 use super::{draw_everything, linked_with};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
+use crate::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin};
 use etlink_formats::kineto::{KinetoReadOptions, KinetoVersion, KinetoWriteOptions};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     AnomalyKind, DeviceTrace, DurationNs, EventDetails, KeepEvents, RecordedDetails,
 };
-use crate::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin};
 use etlink_testing::{Oddity, TraceBuilder};
 use proptest::prelude::*;
 use std::io::Read;

@@ -5,8 +5,8 @@ use super::results::AnalyzedRun;
 use super::{Analyzed, AsHta};
 use crate::table::CsvTable;
 use anyhow::Result;
-use etlink_analysis::{OpTotals, RankAnalysis, RankOps, Records, RunMetric, records};
 use etlink_analysis::hta::{HtaTables, PotentialStraggler};
+use etlink_analysis::{OpTotals, RankAnalysis, RankOps, Records, RunMetric, records};
 use etlink_link::ranks::StragglerStats;
 
 /// Records of a table with their run and rank.

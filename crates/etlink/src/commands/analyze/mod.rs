@@ -31,11 +31,11 @@ use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use card::CardTarget;
 use chakra::RankForm;
+use etlink_analysis::findings::RunFindings;
+use etlink_analysis::hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_analysis::{
     HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
 };
-use etlink_analysis::findings::RunFindings;
-use etlink_analysis::hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RunSteps, StragglerStats};
 use etlink_run::joined::{JoinedRun, clock_notes};
@@ -215,7 +215,11 @@ fn check_args(args: &AnalyzeArgs) -> Result<Vec<&'static str>> {
         bail!("include-last-step and nanoseconds need hta, as in --compat hta,include-last-step");
     }
     let tables = if as_hta {
-        [etlink_analysis::hta::RANK_TABLES, &etlink_analysis::hta::RUN_TABLES].concat()
+        [
+            etlink_analysis::hta::RANK_TABLES,
+            &etlink_analysis::hta::RUN_TABLES,
+        ]
+        .concat()
     } else {
         [etlink_analysis::TABLES, &OF_ALL_RANKS].concat()
     };

@@ -20,8 +20,8 @@ use crate::run_query::RunQuery;
 use crate::table::{count, known};
 use anyhow::{Result, bail};
 use bytesize::ByteSize;
-use etlink_analysis::{KernelRules, run_totals};
 use etlink_analysis::findings::RunFindings;
+use etlink_analysis::{KernelRules, run_totals};
 use etlink_model::{GlobalRank, KeepEvents};
 use etlink_report::page::{
     self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
