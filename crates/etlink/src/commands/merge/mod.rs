@@ -108,23 +108,19 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         Some((Some(rank.name()), linked))
     });
     if let Some(note) = serial_host_note(linked) {
-        notes::print_note(&note);
+        notes::print([&note]);
     }
     let simulator = options.simulator;
     if simulator.is_some_and(|simulator| simulator.roofline) {
-        for note in show::roofline_notes(&report.ranks) {
-            notes::print_note(&note);
-        }
+        notes::print(&show::roofline_notes(&report.ranks));
     }
     if simulator.is_some_and(|simulator| simulator.backend == NetworkBackend::Htsim) {
-        for note in show::htsim_notes(&report.runs) {
-            notes::print_note(&note);
-        }
+        notes::print(&show::htsim_notes(&report.runs));
     }
     if simulator.is_some()
         && let Some(note) = show::simulator_note(&output, &report.runs, &report.ranks)
     {
-        notes::print_note(&note);
+        notes::print([&note]);
     }
     Ok(match (is_complete, is_empty) {
         // no rank has any output: more severe than a finding

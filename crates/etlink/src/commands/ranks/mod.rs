@@ -23,7 +23,7 @@ use etlink_link::ranks::{
     RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
     rank_list, step_began_later, transfer_totals,
 };
-use etlink_model::{GlobalRank, Setting};
+use etlink_model::{Diagnostic, GlobalRank, Setting};
 use etlink_run::RunError;
 use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
@@ -42,7 +42,7 @@ pub(super) struct RanksReport {
     #[serde(skip)]
     name: String,
     /// Notes about the files and their content.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Number of ranks in the run, according to most traces.
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
@@ -157,14 +157,14 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         ReportForm::Json => print_json_report(&report)?,
         ReportForm::Csv => {
             // CSV has no place for notes
-            show::print_notes(compared);
+            notes::print(&show::named_notes(compared));
             print_text(&match args.table {
                 Some(RanksTable::Bandwidth) => show::bandwidth_csv(compared)?,
                 Some(RanksTable::Collectives) | None => show::skews_csv(compared)?,
             })?;
         }
         ReportForm::Text => {
-            show::print_notes(compared);
+            notes::print(&show::named_notes(compared));
             let tables = compared.iter().map(|one| match args.table {
                 None => show::report_table(one, rows),
                 Some(table) => show::one_table(one, table, rows),
@@ -261,7 +261,7 @@ fn summarize_rank(
     }
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
-        notes: linked.notes(),
+        diagnostics: linked.diagnostics(),
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
@@ -279,7 +279,7 @@ fn compare_ranks(
     others: &str,
 ) -> RanksReport {
     let run = &runs.runs[results.run];
-    let mut notes = runs.run_notes(&results);
+    let mut notes = runs.run_diagnostics(&results);
     let mut joined = results.join(!runs.options.no_align);
     // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
@@ -312,7 +312,7 @@ fn compare_ranks(
         cut,
         run: run.folder.display().to_string(),
         name,
-        notes,
+        diagnostics: notes,
         excluded: results.excluded(),
         errors: results.failed.into_iter().map(|(_, error)| error).collect(),
         world_size: results.members.world_size,
