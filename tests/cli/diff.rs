@@ -294,7 +294,7 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff absent absent --ranks 1")
         .exits(0)
         .lacks("no trace of rank 0");
-    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (use --allow-mismatch to include it)";
+    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2; --allow-mismatch includes it";
     tool.run("diff foreign whole")
         .exits(1)
         .says("before: foreign, 1 rank, 4 steps\n")

@@ -18,7 +18,7 @@ pub(crate) fn about_pair(
     options: LinkOptions,
     report: &mut LinkReport,
 ) {
-    report.two_runs = two_runs(host, device, &mut report.diagnostics);
+    report.diagnostics.extend(two_runs(host, device));
     if device.ops.is_empty() {
         return;
     }
@@ -166,34 +166,29 @@ fn residual_text(clock: &DeviceClock) -> String {
     }
 }
 
-/// Returns true, with a note, if the traces are of two processes.
-fn two_runs(host: &HostTrace, device: &DeviceTrace, diagnostics: &mut Vec<Diagnostic>) -> bool {
-    let Some(pid) = host.header.pid else {
-        return false;
-    };
+/// Returns the fact that the traces are of two processes.
+fn two_runs(host: &HostTrace, device: &DeviceTrace) -> Option<Diagnostic> {
+    let pid = host.header.pid?;
     let mut pids = device
         .ops
         .thread
         .iter()
         .map(|thread| device.threads[thread.index()].pid);
-    let Some(first) = pids.next() else {
-        return false;
-    };
+    let first = pids.next()?;
     // A device trace can have several processes; one match with the host trace is enough.
     if first == TrackLabel::Int(pid) || pids.any(|other| other == TrackLabel::Int(pid)) {
-        return false;
+        return None;
     }
     let sizes = match (host_world(host), device.header.world_size) {
         (Some(a), Some(b)) if a != b => format!(", world size {a} and {b}"),
         _ => String::new(),
     };
-    diagnostics.push(diagnostic!(
+    Some(diagnostic!(
         TwoRuns,
         "the two traces are from two runs of one program (process {pid} and {}{sizes}): times, \
          groups and sizes come from the device trace",
         device.label(first)
-    ));
-    true
+    ))
 }
 
 /// Returns the size of the default group.

@@ -74,8 +74,6 @@ pub struct LinkReport {
     pub world_size: Option<i64>,
     /// Schema of the host trace.
     pub host_schema: Option<String>,
-    /// True if the two traces are of two runs of one program.
-    pub two_runs: bool,
     /// Overhead of recording in the times of the host, if it is large or was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<RecordingOverhead>,

@@ -33,6 +33,11 @@ macro_rules! codes {
             pub const ALL: &[(DiagnosticCode, &str)] =
                 &[$((DiagnosticCode::$name, concat!($($doc),+)),)*];
 
+            /// Returns true if one of the diagnostics has this code.
+            pub fn is_in(self, all: &[Diagnostic]) -> bool {
+                all.iter().any(|one| one.code == self)
+            }
+
             /// Returns the severity of diagnostics with this code.
             pub fn severity(self) -> Severity {
                 match self {

@@ -94,7 +94,6 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     let Some(first) = runs.first_mut() else {
         return;
     };
-    first.has_unreadable |= !unreadable.is_empty();
     first
         .diagnostics
         .extend(unreadable.iter().map(unreadable_file));
@@ -417,7 +416,8 @@ fn sort_out(
         RunManifest::of(place)
     };
     let listed = listed.unwrap_or_else(|why| {
-        run.diagnostics.push(why);
+        run.diagnostics
+            .push(diagnostic!(ManifestUnreadable, "{why}"));
         None
     });
     if listed.is_none() && !files.is_empty() {
@@ -734,7 +734,6 @@ fn fill_run(
         run.diagnostics
             .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
         let apart = listed.apart_note(&run.ranks);
-        run.are_apart = apart.is_some();
         run.part = listed.job_part(&run.ranks);
         run.diagnostics.extend(apart);
     }

@@ -118,7 +118,7 @@ impl ManifestEntry {
 impl RunManifest {
     /// Returns the manifest for the traces in `folder`, if it exists, or the reason that it cannot
     /// be used.
-    pub fn of(folder: &Path) -> Result<Option<RunManifest>, Diagnostic> {
+    pub fn of(folder: &Path) -> Result<Option<RunManifest>, String> {
         // from a web server, only the requested file is read
         if storage::is_web_url(folder) {
             return Ok(None);
@@ -140,13 +140,7 @@ impl RunManifest {
         let Some((path, read)) = found.find(is_there) else {
             return Ok(None);
         };
-        let unused = |error: &dyn Display| {
-            diagnostic!(
-                ManifestUnreadable,
-                "{} is not used: {error}",
-                path.display()
-            )
-        };
+        let unused = |error: &dyn Display| format!("{} is not used: {error}", path.display());
         let bytes = read.map_err(|error| unused(&error))?;
         let recorded = ManifestContents::read(&bytes)
             .map_err(|error| unused(&format!("not a manifest of a recording: {error}")))?;

@@ -64,13 +64,8 @@ pub struct RunFiles {
     pub measurements: Vec<MeasurementFile>,
     /// Prefix of the files' names, if they are written graphs or merged traces.
     pub prefix: Option<PathBuf>,
-    /// True if its ranks recorded different iterations according to the manifest.
-    pub are_apart: bool,
     /// Part of a job that several launchers recorded; `None` for other runs.
     pub part: Option<JobPart>,
-    /// True if the searched folder contains unreadable folders or files, of this run or of none.
-    /// Only the first run of the folder has this flag, with notes on them.
-    pub has_unreadable: bool,
 }
 
 impl RankFiles {

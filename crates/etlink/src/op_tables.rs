@@ -15,7 +15,8 @@ use etlink_analysis::{
 use etlink_link::ranks::{RankSteps, RankSummary, RunSteps, StepSpan};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{
-    Anomalies, DeviceTrace, Diagnostic, GlobalRank, HostIdx, KeepEvents, Severity, diagnostic,
+    Anomalies, DeviceTrace, Diagnostic, DiagnosticCode, GlobalRank, HostIdx, KeepEvents, Severity,
+    diagnostic,
 };
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
@@ -331,7 +332,8 @@ fn trace_table(
         if host.is_none() || !lacks_shapes {
             // no figure comes from the host trace
             report.anomalies = of_device;
-            if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
+            let are_two_runs = DiagnosticCode::TwoRuns.is_in(&report.diagnostics);
+            if host.is_none() || !are_two_runs && !set.options.allow_mismatch {
                 report.diagnostics.clear();
                 // compared times are as recorded
                 let overhead = report.overhead.as_ref();

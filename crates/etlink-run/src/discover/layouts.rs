@@ -26,7 +26,7 @@ use crate::manifest::describe_parts;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::run_files::{RankFiles, RunFiles};
 use crate::text::{file_name, first_ranks};
-use etlink_model::{Diagnostic, diagnostic};
+use etlink_model::{Diagnostic, DiagnosticCode, diagnostic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -183,10 +183,9 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
     // notes of a single manifest about its own ranks already exist
-    if !run.are_apart
+    if !DiagnosticCode::IterationsApart.is_in(&run.diagnostics)
         && let Some(note) = apart
     {
-        run.are_apart = true;
         run.diagnostics.push(note);
     }
     run
@@ -578,7 +577,6 @@ fn as_one_run(folder: &Path, layout: FolderLayout, parts: Vec<RunFiles>) -> RunF
         run.diagnostics.extend(part.diagnostics);
         run.unused.extend(part.unused);
         run.measurements.extend(part.measurements);
-        run.are_apart |= part.are_apart;
     }
     run
 }

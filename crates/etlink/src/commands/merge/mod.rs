@@ -10,7 +10,7 @@ use crate::{Outcome, allocator, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::{TracePart, WriteOptions};
-use etlink_model::KeepEvents;
+use etlink_model::{DiagnosticCode, KeepEvents};
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
 use etlink_run::output::OutputFormat;
@@ -95,7 +95,8 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     };
     // the files are written: no trace has the data that they lack
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);
-    let are_apart = runs.runs.iter().any(|run| run.are_apart);
+    let mut all = runs.runs.iter();
+    let are_apart = all.any(|run| DiagnosticCode::IterationsApart.is_in(&run.diagnostics));
     let is_refused = runs.options.strict && (is_unknown || are_apart);
     let is_complete = report.is_complete() && !is_refused;
     let is_empty = report.is_empty;

@@ -23,7 +23,7 @@ use etlink_link::ranks::{
     RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
     rank_list, step_began_later, transfer_totals,
 };
-use etlink_model::{Diagnostic, GlobalRank, Setting};
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Setting};
 use etlink_run::RunError;
 use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
@@ -73,9 +73,6 @@ pub(super) struct RanksReport {
     /// Ranks whose recordings show that their first step began later than the others'.
     #[serde(skip)]
     began_steps_later: BTreeSet<GlobalRank>,
-    /// True if ranks recorded different iterations, according to the recording's manifest.
-    #[serde(skip)]
-    are_apart: bool,
     /// Ranks whose device traces are truncated.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
@@ -230,7 +227,8 @@ impl RanksReport {
     /// iterations.
     fn is_unsure(&self) -> bool {
         let mut problems = self.problems.iter();
-        self.are_apart || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
+        DiagnosticCode::IterationsApart.is_in(&self.diagnostics)
+            || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 }
 
@@ -308,7 +306,6 @@ fn compare_ranks(
         pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
         link_gb_per_s,
         began_steps_later,
-        are_apart: run.are_apart,
         cut,
         run: run.folder.display().to_string(),
         name,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analysis::KernelRules;
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
-use etlink_model::{Diagnostic, GlobalRank, diagnostic};
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, diagnostic};
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
@@ -130,7 +130,8 @@ fn content_of_ranks(
         return Err(RunError::no_trace_taken(errors).into());
     }
     let joined = joined.context("a set has a run")?;
-    let is_unsure = joined.matches.has_unrecorded() || run.files().are_apart;
+    let is_unsure = joined.matches.has_unrecorded()
+        || DiagnosticCode::IterationsApart.is_in(&run.files().diagnostics);
     let is_refused = runs.options.strict && is_unsure;
     let met = (joined.summaries.len() > 1)
         .then(|| RankStats::new(&joined.summaries, &joined.matches, joined.clocks.clone()));
