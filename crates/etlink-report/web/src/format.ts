@@ -132,7 +132,11 @@ export function unitOf(field: string, values: number[]): Unit {
 
 /** A diagnostic in words, after the runs, ranks and files that it is about. */
 export function diagnosticText({ runs, ranks, files, message, remedy }: Diagnostic): string {
-  const subject = [...(runs ?? []), ...(ranks ?? []).map((rank) => `rank ${rank}`), ...(files ?? [])];
+  const subject = [
+    ...(runs ?? []),
+    ...(ranks ?? []).map((rank) => `rank ${rank}`),
+    ...(files ?? []),
+  ];
   const shown = subject.length > 3 ? [...subject.slice(0, 3), "…"] : subject;
   const before = shown.length > 0 ? `${shown.join(", ")}: ` : "";
   return `${before}${message}${remedy ? `; ${remedy}` : ""}`;

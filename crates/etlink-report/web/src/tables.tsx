@@ -199,7 +199,9 @@ export function LinkSection({ data }: { data: Data }) {
   );
   const notes = notesOf(
     data,
-    linked.flatMap(({ label, link }) => link.diagnostics.map((told): [string, string] => [label, diagnosticText(told)])),
+    linked.flatMap(({ label, link }) =>
+      link.diagnostics.map((told): [string, string] => [label, diagnosticText(told)]),
+    ),
   );
   const unlaunched = linked.flatMap((rank) =>
     Object.entries(rank.link.no_launch).map(([reason, count]) => ({
