@@ -299,7 +299,7 @@ fn damage_is_told_everywhere() {
             tool.run(&format!("{command} --json"))
                 .exits(0)
                 .stdout
-                .contains(text),
+                .contains(text.trim_start_matches("damage: ")),
             "{command}"
         );
         let csv = tool.run(&format!("{command} --csv")).exits(0);

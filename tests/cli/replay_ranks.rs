@@ -443,7 +443,7 @@ fn a_validation_says_what_is_odd_in_either_run() {
         }
     }
     let said = tool.run("replay --validate before after").exits(0);
-    said.notes("note: before: rank 1: the file is truncated")
+    said.notes("note: before: rank 1: damage: the file is truncated")
         .notes("note: after: no trace of rank 1");
     let json = tool
         .run("replay --validate before after --json")
