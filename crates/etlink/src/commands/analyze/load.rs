@@ -218,13 +218,13 @@ fn analyze_rank<T>(
         rank: entry.files().rank,
         written: form != RankForm::Traces,
     };
-    let (notes, anomalies) = (
-        run::report_diagnostics(&trace.report)
-            .into_iter()
-            .map(|one| entry.files().subject_of(one))
-            .collect(),
-        trace.report.anomalies.clone(),
-    );
+    let mut diagnostics = run::report_diagnostics(&trace.report);
+    // a single trace needs no name
+    if !is_one_rank {
+        let told = diagnostics.into_iter();
+        diagnostics = told.map(|one| entry.files().subject_of(one)).collect();
+    }
+    let anomalies = trace.report.anomalies.clone();
     let card = CardFacts::from_trace(&trace, entry.files());
     // for a written graph, its notes explain what is missing
     let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
@@ -237,7 +237,7 @@ fn analyze_rank<T>(
         label: label.clone(),
         device_trace: device.map_or(String::new(), |path| path.display().to_string()),
         host_trace: files.host.as_ref().map(|host| host.display().to_string()),
-        diagnostics: notes,
+        diagnostics,
         anomalies,
         recording,
         said,
