@@ -14,6 +14,7 @@ use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{Overhead, ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -52,8 +53,7 @@ struct OpenRun {
 
 /// Returns diagnostics as JSON, which the Python package turns into its own objects.
 pub(crate) fn diagnostics_json(told: &[Diagnostic]) -> PyResult<String> {
-    let json = serde_json::to_string(told).map_err(anyhow::Error::from)?;
-    Ok(json)
+    serde_json::to_string(told).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// A run, until it is closed.
