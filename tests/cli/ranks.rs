@@ -1171,7 +1171,7 @@ fn an_unreadable_group_file_is_named() {
     let text = tool.run("check out").exits(1);
     for part in [
         "tpdp4-2.15.0.3.et: ok",
-        "1 files that cannot be read",
+        "files that cannot be read (1)",
         "comm_group.json",
         "list of ranks",
     ] {

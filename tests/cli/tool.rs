@@ -274,7 +274,7 @@ fn plural_of_one(text: &str) -> Option<&str> {
         regex::Regex::new(&format!("({name} ?)?\\b1 (?:{nouns})\\b")).expect("a pattern")
     });
     let names = [
-        "rank", "ranks", "step", "thread", "stream", "device", "node", "group", "number",
+        "rank", "ranks", "step", "thread", "stream", "device", "node", "group", "number", "of",
     ];
     plural.captures_iter(text).find_map(|found| {
         let before = found.get(1).map_or("", |before| before.as_str()).trim();

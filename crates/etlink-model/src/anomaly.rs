@@ -254,6 +254,9 @@ pub fn counted_text(count: u64, description: &str) -> String {
         .any(|article| description.starts_with(article));
     if is_of_file && count <= 1 {
         description.to_owned()
+    } else if count == 1 {
+        // Descriptions are plural.
+        format!("{description} (1)")
     } else {
         format!("{count} {description}")
     }

@@ -441,8 +441,8 @@ fn join_metrics(
             let join = etlink_link::join_kernel_metrics(trace, &profile);
             let grid = if join.by_grid { ", grid, block" } else { "" };
             trace.report.notes.push(format!(
-                "metrics of {name} are joined to {} kernels by name{grid} and launch order",
-                join.joined
+                "metrics of {name} are joined to {} by name{grid} and launch order",
+                crate::text::count(join.joined, "kernel")
             ));
             Some(join)
         }
