@@ -10,7 +10,7 @@ use etlink_analysis::hang::{
     hang_report_without,
 };
 use etlink_link::ranks::{ExcludeReason, rank_list};
-use etlink_model::{GlobalRank, Severity};
+use etlink_model::{GlobalRank, Severity, counted_text};
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
 use etlink_run::inspector::{find_logs, ignored_note};
@@ -162,8 +162,7 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     for problem in &report.problems {
         let first = problem.examples.first();
         let first = first.map_or(String::new(), |first| format!(" (first: {first})"));
-        let what = problem.kind.describe();
-        notes.push(format!("{} {what}{first}", problem.count));
+        notes.push(counted_text(problem.count, problem.kind.describe()) + &first);
     }
     let absent = report.absent.iter().copied();
     let absent: Vec<GlobalRank> = absent.filter(|rank| !unusable.contains(rank)).collect();

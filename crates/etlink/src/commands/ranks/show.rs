@@ -13,7 +13,7 @@ use etlink_link::ranks::{
     ClockDrift, CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
     step_definition, transfer_totals, worst_rank,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{GlobalRank, counted_text};
 use etlink_run::joined::clock_notes;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -80,8 +80,7 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
             .examples
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
-        let (count, what) = (problem.count, problem.kind.describe());
-        let note = format!("{count} {what}{first}");
+        let note = counted_text(problem.count, problem.kind.describe()) + &first;
         // the note on the joined communications may contain it
         if !all.iter().any(|other| other.contains(&note)) {
             all.push(note);
