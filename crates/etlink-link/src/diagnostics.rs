@@ -156,7 +156,7 @@ fn clock_note(clock: &DeviceClock) -> Diagnostic {
 /// Describes how well the evidence agrees with an aligned clock.
 fn residual_text(clock: &DeviceClock) -> String {
     let (returns, launches) = (clock.returns, clock.launches);
-    let evidence = format!("{launches} launches and {returns} waiting calls");
+    let evidence = format!("launches and waiting calls ({launches} and {returns})");
     match clock.contradicted {
         0 => format!("no residual in {evidence}"),
         contradicted => format!(

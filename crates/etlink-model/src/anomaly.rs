@@ -202,6 +202,10 @@ anomalies! {
          is unknown";
     /// A launch call without a row.
     LaunchWithoutRow = Damage, "launches without a device row: the recorder lost their rows";
+    /// Ops without a launch, where correlation ids are missing.
+    OpWithoutLaunch = Damage,
+        "ops without a launch, which launch device work elsewhere, where correlation ids are missing: \
+         the recorder lost calls and their rows";
     /// Messages in the recorder's log about lost events.
     RecorderLost = Damage, "recorder messages about lost events";
     /// Messages in the recorder's log about devices it could not record, in a trace without device
@@ -290,6 +294,9 @@ pub fn counted_text(count: u64, description: &str) -> String {
         .any(|article| description.starts_with(article));
     if is_of_file && count <= 1 {
         description.to_owned()
+    } else if count == 1 {
+        // Descriptions are plural.
+        format!("{description} (1)")
     } else {
         format!("{count} {description}")
     }

@@ -454,8 +454,8 @@ fn join_metrics(
             let grid = if join.by_grid { ", grid, block" } else { "" };
             trace.report.diagnostics.push(diagnostic!(
                 MetricsJoined,
-                "metrics of {name} are joined to {} kernels by name{grid} and launch order",
-                join.joined
+                "metrics of {name} are joined to {} by name{grid} and launch order",
+                crate::text::count(join.joined, "kernel")
             ));
             Some(join)
         }

@@ -7,7 +7,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analysis::findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_analysis::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{RunSteps, step_definition};
+use etlink_link::ranks::{RunSteps, step_definition, straggler_stats};
 use etlink_model::{Anomalies, Diagnostic, NodeIdx, RankIdx, UnixNs, diagnostic};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
@@ -207,5 +207,8 @@ pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<
         }
     }
     let steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
-    Ok(run_findings(&all.graph, parts, &steps))
+    let mut found = run_findings(&all.graph, parts, &steps);
+    let (ranks, clocks) = (&joined.summaries, &joined.clocks);
+    found.name_straggler(&straggler_stats(ranks, &joined.matches, clocks));
+    Ok(found)
 }

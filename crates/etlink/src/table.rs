@@ -118,7 +118,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
         "captures",
         found.captures,
         format!(
-            "{} launches, {}",
+            "launches: {}, {}",
             found.launches,
             linked.capture.as_deref().unwrap_or("")
         ),
@@ -167,9 +167,9 @@ fn add_written(linked: &JobReport, rows: &mut FactRows) {
             "written",
             mb(linked.bytes.output),
             format!(
-                "{} nodes, {} deps, {}",
-                written.nodes,
-                written.deps,
+                "{}, {}, {}",
+                count(written.nodes, "node"),
+                count(written.deps, "dep"),
                 linked.output.as_deref().unwrap_or("")
             ),
         );

@@ -3,7 +3,7 @@
 use super::JoinedRun;
 use crate::text::first_ranks;
 use etlink_link::ranks::{CommChannel, GroupIdentity, JoinProblemKind, Peers, RankSummary};
-use etlink_model::{Diagnostic, GlobalRank, diagnostic};
+use etlink_model::{Diagnostic, GlobalRank, counted_text, diagnostic};
 
 /// Share of joined communications below which figures on waits only describe a part of the run.
 const MOST: f64 = 0.9;
@@ -83,7 +83,7 @@ impl JoinCoverage {
         let gloo = run.matches.problems.iter();
         let mut gloo = gloo.filter(|problem| problem.kind == JoinProblemKind::GlooUnrecorded);
         if let Some(gloo) = gloo.next() {
-            note += &format!("; {} {}", gloo.count, gloo.kind.describe());
+            note += &format!("; {}", counted_text(gloo.count, gloo.kind.describe()));
         }
         if self.alone.len() == run.summaries.len() {
             note += ": each rank is replayed alone, and waits between ranks are unknown";

@@ -85,12 +85,12 @@ fn describe(report: &ConvertReport) -> String {
         ranks => format!(" of {ranks} ranks"),
     };
     format!(
-        "{} ({}) -> {} ({}): {} nodes{ranks}, {} bytes\n",
+        "{} ({}) -> {} ({}): {}{ranks}, {} bytes\n",
         report.input.display(),
         report.from.describe(),
         report.output.display(),
         report.to.describe(),
-        report.nodes,
+        count(report.nodes, "node"),
         report.bytes
     )
 }

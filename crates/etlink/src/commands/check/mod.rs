@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::args::{CheckArgs, FindingsFormat, RankArgs};
 use crate::envelope::{FileReports, JsonReport, print_json, print_json_report};
 use crate::notes;
-use crate::table::cut;
+use crate::table::{count, cut};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
 use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample, FindingKind, Severity};
@@ -316,9 +316,9 @@ fn describe_file(checked: &Checked) -> String {
     };
     let size = match &checked.summary {
         Some(summary) => format!(
-            "{} nodes, {} deps",
-            summary.nodes,
-            summary.ctrl_deps + summary.data_deps
+            "{}, {}",
+            count(summary.nodes, "node"),
+            count(summary.ctrl_deps + summary.data_deps, "dep")
         ),
         None if checked.ranks.is_empty() => "not read".to_owned(),
         None if checked.ranks.len() == 1 => "1 rank alone".to_owned(),

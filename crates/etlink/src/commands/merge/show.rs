@@ -370,8 +370,8 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
             "to the first rank's clock, as for the other ranks of its machine".to_owned()
         } else {
             format!(
-                "to the first rank's clock, {within}{drift}, by {} collectives",
-                clock.support
+                "to the first rank's clock, {within}{drift}, by {}",
+                count(clock.support, "collective")
             )
         };
         rows.add(

@@ -10,7 +10,7 @@ use etlink_analysis::hang::{
     hang_report_without,
 };
 use etlink_link::ranks::{ExcludeReason, rank_list};
-use etlink_model::{Diagnostic, GlobalRank, Severity, diagnostic};
+use etlink_model::{Diagnostic, GlobalRank, Severity, counted_text, diagnostic};
 use etlink_run::RunError;
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
@@ -167,8 +167,8 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     for problem in &report.problems {
         let first = problem.examples.first();
         let first = first.map_or(String::new(), |first| format!(" (first: {first})"));
-        let what = problem.kind.describe();
-        notes.push(diagnostic!(JoinProblem, "{} {what}{first}", problem.count));
+        let what = counted_text(problem.count, problem.kind.describe());
+        notes.push(diagnostic!(JoinProblem, "{what}{first}"));
     }
     let absent = report.absent.iter().copied();
     let absent: Vec<GlobalRank> = absent.filter(|rank| !unusable.contains(rank)).collect();

@@ -13,7 +13,7 @@ use etlink_link::ranks::{
     ClockDrift, CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
     step_definition, transfer_totals, worst_rank,
 };
-use etlink_model::{Diagnostic, GlobalRank, diagnostic};
+use etlink_model::{Diagnostic, GlobalRank, counted_text, diagnostic};
 use etlink_run::joined::clock_notes;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -80,8 +80,8 @@ fn notes_of(one: &RanksReport) -> Vec<Diagnostic> {
             .examples
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
-        let (count, what) = (problem.count, problem.kind.describe());
-        let note = diagnostic!(JoinProblem, "{count} {what}{first}");
+        let what = counted_text(problem.count, problem.kind.describe());
+        let note = diagnostic!(JoinProblem, "{what}{first}");
         // the fact on the joined communications may contain it
         if !all
             .iter()
