@@ -79,6 +79,12 @@ pub fn states_rank(path: &Path) -> bool {
     Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
 }
 
+/// Returns the host, if stated, and the process that recorded a device trace.
+pub(crate) fn recording_process(path: &Path) -> Option<(Option<String>, i64)> {
+    let recorder = Inside::of_file(path)?.recorder;
+    Some((recorder.host, recorder.process?))
+}
+
 /// Returns the errors of unreadable subfolders of `root` that may contain traces, and of unreadable
 /// files that may be traces.
 ///
@@ -104,6 +110,8 @@ pub(crate) struct FoundFiles {
     pub(crate) runs: Vec<RunFiles>,
     /// Dumps of the flight recorder that are not next to traces, by folder.
     pub(crate) dumps: Vec<FlightFolder>,
+    /// Logs of NCCL's inspector.
+    pub(crate) logs: Vec<PathBuf>,
     /// Errors of unreadable subfolders, and of unreadable files that may be traces.
     pub(crate) unreadable: Vec<FileError>,
     /// Unreadable recordings of Nsight Systems; the first run has notes on them.
@@ -120,7 +128,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
-    let mut all_dumps = vec![];
+    let (mut all_dumps, mut logs) = (vec![], vec![]);
     let mut unexported = Unexported::default();
     let mut strays = StrayMeasurements::default();
     // a list instead of recursion: the depth of folders is unlimited
@@ -136,8 +144,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             }
             Err(error) => return Err(error.into()),
         };
-        let (mut files, mut written, mut logs) = (vec![], vec![], 0);
-        let mut packed = vec![];
+        let (mut files, mut written, mut packed) = (vec![], vec![], vec![]);
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
@@ -163,7 +170,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             } else if is_nsys_table(&path) {
                 has_tables = true;
             } else if inspector::is_log(&path) {
-                logs += 1;
+                logs.push(path);
             } else if storage::is_archive_name(&path) {
                 packed.push(file_name(&path));
             }
@@ -175,6 +182,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let reports: Vec<PathBuf> = reports.cloned().collect();
         let sorted = sort_out(&place, folder.clone(), files, true, &mut unreadable);
         let is_empty = sorted.has_no_ranks();
+        logs.extend_from_slice(&sorted.logs);
         if is_empty {
             strays.add(&sorted);
         }
@@ -197,7 +205,6 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         if let Some(run) = found.first_mut() {
             run.notes
                 .extend(twins.into_iter().chain(passed_by(written)));
-            run.notes.extend(inspector::ignored_note(logs, "traces"));
             run.notes.extend(packed_note(packed));
         }
         for mut run in found {
@@ -213,6 +220,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut all_dumps = dumps::join_node_folders(all_dumps);
     let mut runs = join_folders(root, runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
+    let logs = inspector::pair_logs(&mut runs, logs);
     strays.give(&mut runs);
     if !runs.is_empty() {
         std::mem::take(&mut unexported).note(&mut runs);
@@ -220,6 +228,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     Ok(FoundFiles {
         runs,
         dumps: all_dumps,
+        logs,
         unreadable,
         unexported,
     })
@@ -383,6 +392,8 @@ struct SortedFolder {
     dumps: Vec<FlightFile>,
     /// Metrics of kernels that are not next to traces.
     metrics: Vec<TraceCandidate>,
+    /// Logs of NCCL's inspector with the names of traces or measurements.
+    logs: Vec<PathBuf>,
 }
 
 impl SortedFolder {
@@ -449,7 +460,7 @@ fn sort_out(
         .collect();
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
-    let mut metrics: Vec<TraceCandidate> = vec![];
+    let (mut metrics, mut logs) = (vec![], vec![]);
     let mut others = OtherFiles::default();
     for candidate in candidates {
         let side = match candidate.kind {
@@ -457,6 +468,10 @@ fn sort_out(
             kind if kind.is_device_trace() => 1,
             InputKind::KernelMetrics => {
                 metrics.push(candidate);
+                continue;
+            }
+            InputKind::NcclInspector => {
+                logs.push(candidate.path);
                 continue;
             }
             kind if kind.is_measurement() => {
@@ -513,6 +528,7 @@ fn sort_out(
             runs: vec![run],
             dumps,
             metrics,
+            logs,
         };
     };
     run.notes.push(split.note);
@@ -544,6 +560,7 @@ fn sort_out(
         runs,
         dumps,
         metrics: vec![],
+        logs,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::RunError;
 use crate::flight;
 use crate::input::database::database_processes;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::inspector;
 use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
 use crate::merged::read_merged;
@@ -49,6 +50,8 @@ pub struct LinkJob {
     pub capture: Option<PathBuf>,
     /// Dump of the rank's flight recorder.
     pub flight: Option<PathBuf>,
+    /// Log of NCCL's inspector of the rank's process.
+    pub inspector: Option<PathBuf>,
     /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
     /// Rank, for traces that do not state it.
@@ -357,6 +360,8 @@ pub(crate) fn link_opened(
     let host_file = host_file.map(|path| path.display().to_string());
     check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
+    let log = job.inspector.as_deref();
+    let log_note = inspector::describe_collectives(log, &mut device, progress);
     // for a slice, the steps are already known
     let step_note = match job.slice {
         Some(_) => None,
@@ -372,7 +377,10 @@ pub(crate) fn link_opened(
     let mut trace = link_traces(job, host, device, options)?;
     trace.report.notes.extend(notes);
     trace.report.notes.extend(step_note);
-    trace.report.notes.extend(flight_note);
+    trace
+        .report
+        .notes
+        .extend(flight_note.into_iter().chain(log_note));
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
