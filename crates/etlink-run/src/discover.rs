@@ -279,9 +279,8 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     for file in &files {
         let name = file_name(file);
         // an empty or truncated profile does not replace the generated trace
-        let host = name.strip_suffix(PROFILE_ENDING);
-        if is_profile(file)
-            && let Some(host) = host
+        if let Some(host) = name.strip_suffix(PROFILE_ENDING)
+            && is_profile(file)
         {
             for ending in ["json", "json.gz"] {
                 drawn.insert(file.with_file_name(format!("{host}.trace.{ending}")));

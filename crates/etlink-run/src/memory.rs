@@ -113,14 +113,18 @@ impl RankMemory {
     /// reading them will report the error.
     pub fn of(host: Option<&Path>, device: Option<&Path>) -> RankMemory {
         // a missing file is refused by name when it is opened
-        let [host_size, device_size] = [host, device].map(|path| path.map(unpacked::unpacked_size));
+        let [host_size, device_size] =
+            [host, device].map(|path| path.and_then(unpacked::file_size));
         let is_unknown = [(host, host_size), (device, device_size)]
             .into_iter()
-            .any(|(path, size)| size == Some(None) && path.is_some_and(has_no_size));
-        let bytes = |size: Option<Option<u64>>| size.flatten().unwrap_or(0);
-        let (host_bytes, device_bytes) = (bytes(host_size), bytes(device_size));
+            .any(|(path, size)| size.is_none() && path.is_some_and(has_no_size));
+        let [host_bytes, device_bytes] =
+            [host_size, device_size].map(|size| size.map_or(0, |size| size.unpacked));
         // most of a large report is samples and calls of the C library, which are not read
-        let rows = device.and_then(event_rows);
+        let rows = match device_size {
+            Some(size) if size.is_database => device.and_then(event_rows),
+            _ => None,
+        };
         let percent = device.map_or(DEVICE_PERCENT, device_percent);
         let device_need = match rows {
             Some(rows) => rows.saturating_mul(ROW_BYTES),

@@ -1,7 +1,7 @@
 //! Estimates the unpacked size of a file without unpacking it.
 
-use crate::storage::{self, StoredKind};
-use std::io::Read;
+use crate::input::database::MAGIC;
+use crate::storage::{self, FileEnds, StoredKind};
 use std::path::Path;
 
 /// Usual ratio of gzip for traces: in the middle of the measured 8 to 32. The estimate for files
@@ -14,32 +14,44 @@ const DEFLATE_MOST: u64 = 1032;
 /// Modulus of the size in gzip's trailer.
 const WRAP: u64 = 1 << 32;
 
-/// Estimates the unpacked size of a file from its first and last bytes; `None` if it is not a
-/// regular file.
+/// Bytes that state the size of a zstd frame, or that the file is a database.
+const HEAD_BYTES: u64 = 18;
+
+/// Estimated size of a file.
+#[derive(Clone, Copy)]
+pub(crate) struct FileSize {
+    pub(crate) unpacked: u64,
+    /// True if the file begins like an SQLite database.
+    pub(crate) is_database: bool,
+}
+
+/// Estimates the unpacked size of a file; `None` if it is not a regular file.
 pub(crate) fn unpacked_size(path: &Path) -> Option<u64> {
+    file_size(path).map(|size| size.unpacked)
+}
+
+/// Estimates the size of a file from its first and last bytes; `None` if it is not a regular file.
+pub(crate) fn file_size(path: &Path) -> Option<FileSize> {
     // pipes must not be opened twice
     let data = storage::file_data(path).ok()?;
     if data.kind != StoredKind::File {
         return None;
     }
-    let stored = data.bytes;
-    let mut head = vec![];
-    let file = storage::open(path).ok()?;
-    file.content.take(18).read_to_end(&mut head).ok()?;
-    Some(match head[..] {
-        [0x1f, 0x8b, ..] => {
-            let mut trailer = [0; 4];
-            if storage::read_end(path, &mut trailer).is_err() {
-                // a web server may not support ranges
-                return Some(usual_size(stored));
-            }
-            of_gzip(stored, u32::from_le_bytes(trailer))
-        }
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => of_zstd(stored, &head),
-        // a skippable frame, which says nothing about the next
-        [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => usual_size(stored),
-        _ => stored,
+    let ends = storage::read_ends(path, HEAD_BYTES).ok()?;
+    Some(FileSize {
+        unpacked: size_by_ends(data.bytes, &ends),
+        is_database: ends.head.starts_with(MAGIC),
     })
+}
+
+fn size_by_ends(stored: u64, ends: &FileEnds) -> u64 {
+    match (&ends.head[..], ends.gzip_trailer) {
+        (_, Some(trailer)) => of_gzip(stored, u32::from_le_bytes(trailer)),
+        ([0x28, 0xb5, 0x2f, 0xfd, ..], _) => of_zstd(stored, &ends.head),
+        // gzip without a trailer, or a skippable frame, which says nothing about the next
+        ([0x1f, 0x8b, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..], _) => usual_size(stored),
+        _ => stored,
+    }
 }
 
 /// Estimates the size from the trailer, which is the size of the last member modulo 2^32 (BGZF: of

@@ -257,7 +257,40 @@ pub(crate) fn read_end(path: &Path, last: &mut [u8]) -> io::Result<()> {
     if let Some(packed) = archive::find(path)? {
         return packed.read_end(last);
     }
-    let mut file = File::open(path)?;
+    read_file_end(&mut File::open(path)?, last)
+}
+
+/// First bytes of a file, and the last four if it is gzip, which state its unpacked size.
+pub(crate) struct FileEnds {
+    pub(crate) head: Vec<u8>,
+    pub(crate) gzip_trailer: Option<[u8; 4]>,
+}
+
+/// Reads the first `head_bytes` bytes of a file, and the trailer of a gzip file. A file on a disk is
+/// opened once.
+///
+/// # Errors
+/// Fails like [`open`]; a trailer that cannot be read is `None`.
+pub(crate) fn read_ends(path: &Path, head_bytes: u64) -> io::Result<FileEnds> {
+    let (mut head, mut trailer) = (vec![], [0; 4]);
+    let is_gzip = |head: &[u8]| head.starts_with(&[0x1f, 0x8b]);
+    let has_trailer = if is_on_disk(path) {
+        let mut file = File::open(path)?;
+        file.by_ref().take(head_bytes).read_to_end(&mut head)?;
+        is_gzip(&head) && read_file_end(&mut file, &mut trailer).is_ok()
+    } else {
+        let file = open(path)?;
+        file.content.take(head_bytes).read_to_end(&mut head)?;
+        // a web server may not support ranges
+        is_gzip(&head) && read_end(path, &mut trailer).is_ok()
+    };
+    Ok(FileEnds {
+        head,
+        gzip_trailer: has_trailer.then_some(trailer),
+    })
+}
+
+fn read_file_end(file: &mut File, last: &mut [u8]) -> io::Result<()> {
     // no file exceeds the range of an offset
     file.seek(SeekFrom::End(-(last.len() as i64)))?;
     file.read_exact(last)

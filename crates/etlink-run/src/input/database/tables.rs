@@ -66,10 +66,10 @@ fn unreadable(path: &Path, error: impl Error + Send + Sync + 'static) -> FileErr
 }
 
 /// Counts the rows of a database that become events of a trace, to estimate their memory. Returns
-/// `None` if the file is not a known database.
+/// `None` if the database is not on a disk, or of an unknown recorder.
 pub(crate) fn event_rows(path: &Path) -> Option<u64> {
     // an estimate does not justify copying a whole database
-    if !storage::is_on_disk(path) || !is_database(path).unwrap_or(false) {
+    if !storage::is_on_disk(path) {
         return None;
     }
     let file = DatabaseFile::on_disk(path);
