@@ -42,7 +42,7 @@ use copies::leave_out_copies;
 use dumps::DumpNames;
 use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
-use recorded::separate_processes;
+use recorded::{RUNS_APART_NS, separate_processes};
 use recordings::{RankCandidates, split_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -699,9 +699,11 @@ fn fill_run(
     listed: Option<&RunManifest>,
     facts: &FolderFacts,
 ) {
-    for (rank, [hosts, devices]) in by_rank {
+    let usual_ns = usual_start(&by_rank);
+    for (rank, [hosts, mut devices]) in by_rank {
         let host = pick_file(rank, "host", hosts, &mut loose, &mut run.notes);
         let has_devices = !devices.is_empty();
+        leave_out_earlier(rank, &mut devices, usual_ns, &mut run.notes);
         let device = pick_file(rank, "device", devices, &mut loose, &mut run.notes);
         // both may be loose, if several files claim the rank
         if host.is_some() || device.is_some() {
@@ -732,6 +734,45 @@ fn fill_run(
         run.are_apart = apart.is_some();
         run.part = listed.job_part(&run.ranks);
         run.notes.extend(apart);
+    }
+}
+
+/// Returns the median start of the device traces that alone claim their rank, Unix time, ns.
+fn usual_start(by_rank: &RankCandidates) -> Option<i64> {
+    let devices = by_rank.values().map(|[_, devices]| &devices[..]);
+    let starts = devices.filter_map(|devices| match devices {
+        [only] => only.inside.recorder.start_ns,
+        _ => None,
+    });
+    let mut starts: Vec<i64> = starts.collect();
+    starts.sort_unstable();
+    starts.get(starts.len() / 2).copied()
+}
+
+/// Leaves out traces of another time than the other ranks', if only one of several that claim a rank is
+/// left then.
+fn leave_out_earlier(
+    rank: i64,
+    devices: &mut Vec<TraceCandidate>,
+    usual_ns: Option<i64>,
+    notes: &mut Vec<String>,
+) {
+    let is_far = |one: &TraceCandidate| {
+        let start_ns = one.inside.recorder.start_ns;
+        let apart = start_ns
+            .zip(usual_ns)
+            .map(|(own, usual)| own.abs_diff(usual));
+        apart.is_some_and(|apart| apart > RUNS_APART_NS.unsigned_abs())
+    };
+    let far = devices.iter().filter(|one| is_far(one)).count();
+    if devices.len() < 2 || far + 1 != devices.len() {
+        return;
+    }
+    for one in devices.extract_if(.., |one| is_far(one)) {
+        notes.push(format!(
+            "{} is left out: it claims rank {rank}, but was recorded at another time than the other ranks",
+            file_name(&one.path)
+        ));
     }
 }
 
