@@ -66,7 +66,7 @@ pub mod manifest;
 pub mod measurements;
 pub mod membership;
 pub mod memory;
-mod memory_snapshot;
+pub mod memory_snapshot;
 pub mod merge;
 mod merged;
 mod missing_feature;

@@ -38,7 +38,7 @@ pub(super) fn summary_sentence(page: &ReportPage<'_>) -> String {
                 sentence += &format!("; devices are busy {busy} of it");
             }
             let (share, cause) = (100.0 * largest.gain_share, plain_cause(&largest.cause));
-            sentence += &format!("; largest possible gain: {cause}, {share:.0} %");
+            sentence += &format!("; largest loss of time: {cause}, {share:.0} %");
         }
         (None, Some(total)) => {
             sentence += &format!(

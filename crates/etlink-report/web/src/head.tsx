@@ -44,7 +44,7 @@ function TimeBars({ data }: { data: Data }) {
       return timeBar(label, time, idle);
     }),
   );
-  const all = timeBar(each.length > 1 ? "all" : "device", total, data.total.idle[0]);
+  const all = timeBar(each.length > 1 ? "mean" : "device", total, data.total.idle[0]);
   return (
     <div class="times">
       <Stacked
@@ -111,6 +111,9 @@ function Finding({ finding }: { finding: FindingLink }) {
 }
 
 export function Head({ data }: { data: Data }) {
+  // remarks on all findings come first: gains that overlap must not be added
+  const remarks = data.findings.filter((finding) => finding.cause === "");
+  const causes = data.findings.filter((finding) => finding.cause !== "");
   return (
     <section class="summary" aria-label="Summary">
       <p class="sentence">{data.sentence}</p>
@@ -128,7 +131,7 @@ export function Head({ data }: { data: Data }) {
         <div class="findings" id="findings">
           <h2>Largest possible gains</h2>
           <ol>
-            {data.findings.map((finding) => (
+            {[...remarks, ...causes].map((finding) => (
               <Finding key={finding.title} finding={finding} />
             ))}
           </ol>

@@ -72,7 +72,7 @@ export function StepsSection({ data, theme }: { data: Data; theme: string }) {
 export const PARTS: [string, keyof DeviceTime][] = [
   ["computation", "computation_ns"],
   ["exposed communication", "exposed_communication_ns"],
-  ["exposed memory", "exposed_memory_ns"],
+  ["exposed copies", "exposed_memory_ns"],
   ["work of no step", "outside_ns"],
   ["exposed other", "exposed_other_ns"],
   ["idle", "idle_ns"],
@@ -89,9 +89,9 @@ export function devices(rank: ReportRank, several: boolean): { label: string; ti
 export const IDLE: [string, keyof IdleCauses][] = [
   ["host late", "host_late_ns"],
   ["event wait", "event_wait_ns"],
-  ["launch call", "launch_call_ns"],
-  ["launch", "launch_ns"],
-  ["between rows", "between_ns"],
+  ["in launch calls", "launch_call_ns"],
+  ["launch latency", "launch_ns"],
+  ["between kernels", "between_ns"],
   ["no known cause", "unexplained_ns"],
 ];
 

@@ -161,7 +161,7 @@ impl InputKind {
             InputKind::TextWorkload => "convert, with --ranks",
             InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
             InputKind::Archive => "all commands that take a folder",
-            InputKind::MemorySnapshot => "analyze, report",
+            InputKind::MemorySnapshot => "analyze, report, inspect",
             _ => "nothing",
         }
     }

@@ -3,6 +3,7 @@
 use etlink_chakra::read::{ChakraGraph, GraphSummary};
 use etlink_chakra::{check, simulated::AstraLog};
 use etlink_formats::flight_recorder::{FlightDump, FlightGroup, FlightProgress};
+use etlink_formats::memory_snapshot::DeviceMemory;
 use etlink_formats::metrics::{RequestLatencies, WorkloadCard};
 use etlink_formats::nccl_inspector::{InspectorCommunicator, InspectorLog};
 use etlink_link::RecordingContent;
@@ -55,6 +56,11 @@ pub(crate) enum ContentFacts {
     Log(LogFacts),
     /// A dump of PyTorch's flight recorder.
     Dump(DumpFacts),
+    /// A snapshot of PyTorch's allocator.
+    Snapshot {
+        /// Memory of each device.
+        devices: Vec<SnapshotFacts>,
+    },
     /// Metrics of kernels.
     Metrics(MetricFacts),
     /// Latencies of requests.
@@ -73,6 +79,37 @@ pub(crate) enum ContentFacts {
     },
     /// A view, whose events are ranges that etlink drew.
     View {},
+}
+
+/// Facts about the memory of a device in a snapshot of PyTorch's allocator.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct SnapshotFacts {
+    /// Number of the device.
+    device: i64,
+    /// Recorded allocations.
+    allocations: u64,
+    /// Recorded frees.
+    frees: u64,
+    /// Recorded time, ns.
+    span_ns: i64,
+    /// Largest allocated memory, bytes.
+    peak_bytes: u64,
+    /// Reserved memory at the end, bytes.
+    reserved_bytes: u64,
+}
+
+impl SnapshotFacts {
+    pub(super) fn new(memory: &DeviceMemory) -> SnapshotFacts {
+        SnapshotFacts {
+            device: memory.device,
+            allocations: memory.allocations,
+            frees: memory.frees,
+            span_ns: memory.span_ns,
+            peak_bytes: memory.peak.allocated_bytes,
+            reserved_bytes: memory.reserved.reserved_bytes,
+        }
+    }
 }
 
 /// Facts about kernel metrics.

@@ -11,6 +11,7 @@ use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read;
 use etlink_chakra::simulated::AstraLogReader;
+use etlink_formats::memory_snapshot::device_memories;
 use etlink_model::Severity;
 use etlink_run::input::{InputFile, InputKind, WantedTrace, database_processes};
 use etlink_run::job::{LinkJob, read_for_figures, read_host};
@@ -20,7 +21,7 @@ use etlink_run::{Run, RunError, RunOptions, RunSource};
 use etlink_workload::text_workload::TextWorkload;
 use facts::{
     ContentFacts, DeviceFacts, DumpFacts, FileFacts, GraphFacts, HostFacts, LogFacts, MetricFacts,
-    SimulationFacts,
+    SimulationFacts, SnapshotFacts,
 };
 use serde_json::Value;
 use std::io::{BufReader, Read};
@@ -181,6 +182,12 @@ fn read_contents(
             let dump = etlink_run::flight::read_opened(input)?;
             let damaged = dump.anomalies.any(Severity::Damage);
             Ok((ContentFacts::Dump(DumpFacts::new(&dump)), damaged))
+        }
+        InputKind::MemorySnapshot => {
+            let snapshot = etlink_run::memory_snapshot::read_opened(input)?;
+            let memories = device_memories(&snapshot);
+            let devices = memories.iter().map(SnapshotFacts::new).collect();
+            Ok((ContentFacts::Snapshot { devices }, snapshot.is_cut))
         }
         InputKind::NsysReport => bail!(
             "{} is {}; export it with `nsys export --type sqlite {}`",
