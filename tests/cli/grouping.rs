@@ -476,7 +476,12 @@ fn a_copy_under_another_rank_is_refused_by_name() {
 fn a_trace_of_another_day_does_not_take_the_rank_of_one() {
     for (days, ranks) in [(0, vec![1, 2]), (1, vec![0, 1, 2])] {
         let tool = Tool::new();
-        let names = ["rank0.json", "rank1.json", "rank2.json", "rank0_old.json"];
+        let names = [
+            "kineto_trace_0.json",
+            "kineto_trace_1.json",
+            "kineto_trace_2.json",
+            "rank0_trace.json",
+        ];
         put(&tool, &names, |place| Process {
             world: 3,
             begin_ms: Process::FIRST.begin_ms - days * 86_400_000 * (place as i64 / 3),
@@ -485,7 +490,7 @@ fn a_trace_of_another_day_does_not_take_the_rank_of_one() {
         let found = runs(&tool);
         assert_eq!(found, [(String::new(), ranks)], "{days} days before");
         let ran = tool.run("ranks run");
-        let is_left_out = ran.stderr.contains("rank0_old.json is left out");
+        let is_left_out = ran.stderr.contains("rank0_trace.json is left out");
         assert_eq!(is_left_out, days > 0, "{}", ran.stderr);
     }
 }

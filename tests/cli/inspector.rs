@@ -117,6 +117,9 @@ fn logs_of_other_processes_are_named() {
 
 const MS: i64 = 1_000_000;
 
+/// Time base of drawn traces.
+const BASE_NS: i64 = 1_790_857_026_000_000_000;
+
 /// Times of eight all-reduces on a rank, from 0.5 ms before they end together: begin and end.
 fn all_reduces(rank: i64) -> impl Iterator<Item = (i64, i64)> {
     (0..8).map(move |round| {
@@ -128,7 +131,7 @@ fn all_reduces(rank: i64) -> impl Iterator<Item = (i64, i64)> {
 /// Draws kernels without records on a machine of its own, whose clock is seconds ahead: ends do not
 /// show which ranks belong together.
 fn put_process(tool: &Tool, rank: i64) -> i64 {
-    let begin = (1_700_000_000_000 + 5_000 * rank) * MS;
+    let begin = 5_000 * rank * MS;
     let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
     draw.process(70 + rank).origin(begin);
     draw.metadata("host_name", &format!("\"node{rank}\""));
@@ -141,7 +144,7 @@ fn put_process(tool: &Tool, rank: i64) -> i64 {
         draw.kernel(DeviceQueue::stream(20), kernel, (start, end), correlation);
     }
     tool.file(&format!("run/kineto_trace_{rank}.json"), draw.kineto());
-    begin
+    BASE_NS + begin
 }
 
 /// Returns the lines of a process' log, one of `every` calls.
