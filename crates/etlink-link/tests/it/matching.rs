@@ -131,7 +131,7 @@ fn without_ids_by_order() {
             .report
             .diagnostics
             .iter()
-            .any(|one| one.code == DiagnosticCode::DataMissing);
+            .any(|one| one.code == DiagnosticCode::MatchedByOrder);
         assert_eq!(said, ids == RecordIds::Zero);
     }
 }
