@@ -2,7 +2,7 @@
 
 use crate::tool::{Tool, pairs, unpacked};
 use etlink_testing::{DeviceQueue, KinetoFlavour, ParamComms, TraceBuilder};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn bandwidth_by_size_is_that_of_the_collectives() {
@@ -1098,12 +1098,11 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("analyze run").notes(said);
     tool.run("report run -o x.html").exits(0).notes(said);
     let json = tool.run("ranks run --json").exits(0).runs();
-    assert!(
-        json[0]["notes"][0]
-            .as_str()
-            .is_some_and(|note| note.starts_with("rank 2: damage: ")),
-        "{}",
-        json[0]["notes"]
+    let told = &json[0]["diagnostics"][0];
+    assert_eq!(
+        (&told["code"], &told["severity"], &told["ranks"]),
+        (&json!("truncated"), &json!("damage"), &json!([2])),
+        "{told}"
     );
     assert!(
         tool.run("ranks run --csv")

@@ -8,6 +8,7 @@ use crate::output::is_work_folder;
 use crate::storage;
 use crate::text::has_ending;
 use etlink_formats::nccl_inspector::InspectorLog;
+use etlink_model::{Diagnostic, diagnostic};
 use std::path::{Path, PathBuf};
 
 /// Endings of logs. The plugin writes `<host>-pid<pid>.log`; its exporter also accepts `.jsonl`.
@@ -18,8 +19,8 @@ const ENDINGS: [&str; 3] = [".log", ".jsonl", ".json"];
 pub struct LogFiles {
     /// Paths of the logs, sorted.
     pub logs: Vec<PathBuf>,
-    /// Notes on excluded files.
-    pub notes: Vec<String>,
+    /// Facts about excluded files.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Finds the logs in `root` and its subfolders. Skips unreadable subfolders.
@@ -69,7 +70,8 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
         // binary search, for folders of thousands of ranks
         if is_packed && all.binary_search(&path.with_extension("")).is_ok() {
             let name = path.display();
-            found.notes.push(format!(
+            found.diagnostics.push(diagnostic!(
+                FileLeftOut,
                 "{name} is left out: the folder has an uncompressed copy"
             ));
         } else {
@@ -87,16 +89,19 @@ pub(crate) fn is_log(path: &Path) -> bool {
 }
 
 /// Returns a note on logs that are ignored next to other recordings; `None` without logs.
-pub fn ignored_note(logs: usize, next_to: &str) -> Option<String> {
+pub fn ignored_note(logs: usize, next_to: &str) -> Option<Diagnostic> {
     let number = match logs {
         0 => return None,
         1 => "1 log".to_owned(),
         several => format!("{several} logs"),
     };
-    Some(format!(
-        "ignoring {number} of NCCL's inspector next to the {next_to}: for bandwidths, put logs in their own \
-         folder and pass the folder to `etlink ranks`"
-    ))
+    let ignored = diagnostic!(
+        FileIgnored,
+        "ignoring {number} of NCCL's inspector next to the {next_to}"
+    );
+    let remedy =
+        "for bandwidths, put logs in their own folder and pass the folder to `etlink ranks`";
+    Some(ignored.advise(remedy))
 }
 
 /// Reads a log.

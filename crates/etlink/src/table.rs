@@ -7,7 +7,7 @@ mod text;
 mod width;
 
 pub use csv_text::CsvTable;
-pub use etlink_run::text::{count, damage, infos, rank, row_damage, same_notes, time};
+pub use etlink_run::text::{count, rank, time};
 pub use grid::{Column, Grid, Limit};
 pub use text::{
     cut, known, mb, mean_time, percent, percent_of, plain, plain_lines, scaled, signed_time,

@@ -37,11 +37,9 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     let recording: String = recording.collect();
     let of_recording = [(&recording[..], recording_notes)];
     result
-        .notes
+        .diagnostics
         .extend(notes::name_runs(of_recording.into_iter()));
-    for note in &result.notes {
-        notes::print_note(note);
-    }
+    notes::print(&result.diagnostics);
     if let Some(target) = &target {
         target.write(|out| write_timeline(&result.run, result.measured.as_ref(), out))?;
     }

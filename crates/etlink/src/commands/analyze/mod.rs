@@ -325,7 +325,7 @@ impl Analyzed {
         let joined = JoinedRun::new(summaries, true);
         let labels = told.ranks.iter().map(|rank| rank.label.clone());
         let labels: Vec<String> = labels.collect();
-        let findings = findings_of_run(&joined, &labels, found, &mut told.notes);
+        let findings = findings_of_run(&joined, &labels, found, &mut told.diagnostics);
         let is_joined = joined.summaries.len() > 1;
         let stragglers = if is_joined {
             joined.straggler_stats()
@@ -333,12 +333,13 @@ impl Analyzed {
             vec![]
         };
         let run_steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
-        told.notes.extend(joined.match_notes());
+        told.diagnostics.extend(joined.match_notes());
         // an uncertain clock matters only if a rank arrived late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             let mut forms = told.ranks.iter().map(|rank| rank.form);
             let is_written = forms.any(|form| form != RankForm::Traces);
-            told.notes.extend(clock_notes(&joined.clocks, is_written));
+            told.diagnostics
+                .extend(clock_notes(&joined.clocks, is_written));
         }
         Analyzed {
             total,

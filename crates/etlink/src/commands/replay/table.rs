@@ -26,7 +26,7 @@ pub(super) fn print_notes(runs: &[Replayed]) {
     let is_named = runs.len() > 1;
     notes::print_of_runs(runs.iter().map(|run| {
         let name = if is_named { &run.input[..] } else { "" };
-        (name, run.notes.clone())
+        (name, run.diagnostics.clone())
     }));
 }
 
