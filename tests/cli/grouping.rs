@@ -473,6 +473,29 @@ fn a_copy_under_another_rank_is_refused_by_name() {
 }
 
 #[test]
+fn a_trace_of_another_day_does_not_take_the_rank_of_one() {
+    for (days, ranks) in [(0, vec![1, 2]), (1, vec![0, 1, 2])] {
+        let tool = Tool::new();
+        let names = [
+            "kineto_trace_0.json",
+            "kineto_trace_1.json",
+            "kineto_trace_2.json",
+            "rank0_trace.json",
+        ];
+        put(&tool, &names, |place| Process {
+            world: 3,
+            begin_ms: Process::FIRST.begin_ms - days * 86_400_000 * (place as i64 / 3),
+            ..nth(place)
+        });
+        let found = runs(&tool);
+        assert_eq!(found, [(String::new(), ranks)], "{days} days before");
+        let ran = tool.run("ranks run");
+        let is_left_out = ran.stderr.contains("rank0_trace.json is left out");
+        assert_eq!(is_left_out, days > 0, "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn folders_of_a_run_are_found_at_any_depth() {
     for (names, by_process) in [
         (

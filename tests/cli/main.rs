@@ -67,6 +67,7 @@ mod shards;
 mod simulated;
 mod simulator;
 mod slices;
+mod start_skew;
 mod steps;
 mod timeline;
 mod tool;

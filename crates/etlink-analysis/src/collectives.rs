@@ -66,6 +66,11 @@ pub struct CollectiveTotals {
     /// Bytes of the communications counted in `sized_ns`.
     #[serde(skip)]
     sized_bytes: u64,
+    /// Number of communications in which this rank waited for one whose recording began later. Like
+    /// communications without a size, they are excluded from bandwidths.
+    pub start_skew: u64,
+    /// Sum of these waits, ns.
+    pub start_skew_ns: i64,
     /// `sized_bytes / sized_ns`; `None` without such communications.
     pub algorithm_gb_per_s: Option<f64>,
     /// Algorithm bandwidth times the bus factor: the load of the links.
@@ -106,6 +111,12 @@ impl HockneyFit {
                 xy: x.saturating_mul(y),
             }
         }
+    }
+
+    fn negated(self) -> HockneyFit {
+        let HockneyFit { n, x, y, xx, xy } = self;
+        let [n, x, y, xx, xy] = [n, x, y, xx, xy].map(i128::saturating_neg);
+        HockneyFit { n, x, y, xx, xy }
     }
 
     fn add(&mut self, other: &HockneyFit) {
@@ -152,14 +163,31 @@ impl CollectiveTotals {
         self
     }
 
+    /// True if these totals count a communication of this rank.
+    pub(crate) fn has(&self, one: &Communication, summary: &RankSummary) -> bool {
+        let (group, _) = group_and_size(summary, one.peers, self.group_size);
+        let is_alike = self.kind == one.kind.name() && self.on_device == one.on_device;
+        // without a record, only the join knows the group
+        is_alike && (self.group == group || self.group.is_empty())
+    }
+
+    /// Leaves a counted communication, which waited for a rank whose recording began later, out of the
+    /// bandwidths.
+    pub(crate) fn leave_out(&mut self, one: &Communication, waits_ns: i64) {
+        let (duration, sized) = sized_transfer(one);
+        let point = HockneyFit::one_communication(sized, duration);
+        self.fit.add(&point.negated());
+        if sized > 0 {
+            self.sized_ns = self.sized_ns.saturating_sub(duration);
+            self.sized_bytes = self.sized_bytes.saturating_sub(sized);
+        }
+        self.start_skew += 1;
+        self.start_skew_ns = self.start_skew_ns.saturating_add(waits_ns);
+        *self = std::mem::take(self).with_bandwidths();
+    }
+
     fn add_communication(&mut self, one: &Communication) {
-        let duration = one.extent.end_ns.since(one.extent.start_ns);
-        // A host op returns before its transfer: its duration says nothing about bandwidth.
-        let sized = if one.extent.is_transfer && duration > 0 {
-            one.bytes
-        } else {
-            0
-        };
+        let (duration, sized) = sized_transfer(one);
         self.count += 1;
         self.fit
             .add(&HockneyFit::one_communication(sized, duration));
@@ -183,9 +211,19 @@ impl CollectiveTotals {
         add_bytes(&mut self.bytes, other.bytes);
         self.without_size += other.without_size;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.start_skew += other.start_skew;
+        self.start_skew_ns = self.start_skew_ns.saturating_add(other.start_skew_ns);
         self.sized_ns = self.sized_ns.saturating_add(other.sized_ns);
         self.sized_bytes = self.sized_bytes.saturating_add(other.sized_bytes);
     }
+}
+
+/// Returns the duration in ns, and the bytes that it transfers; 0 bytes if it says nothing about a
+/// bandwidth, as a host op that returns before its transfer ends.
+fn sized_transfer(one: &Communication) -> (i64, u64) {
+    let duration = one.extent.end_ns.since(one.extent.start_ns);
+    let is_transfer = one.extent.is_transfer && duration > 0;
+    (duration, if is_transfer { one.bytes } else { 0 })
 }
 
 /// Adds a size to a sum, if it is known.

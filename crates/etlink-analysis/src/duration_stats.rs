@@ -17,6 +17,8 @@ pub struct DurationStats {
     pub min_ns: i64,
     /// Longest duration, ns; 0 if there are none.
     pub max_ns: i64,
+    /// Part of the sum that the mean and the deviation leave out, ns.
+    left_out_ns: i64,
     /// Sum of squares, ns².
     squares: u128,
 }
@@ -30,8 +32,18 @@ impl DurationStats {
             sum_ns: ns,
             min_ns: ns,
             max_ns: ns,
+            left_out_ns: 0,
             squares: square,
         });
+    }
+
+    /// Leaves a part of one of the durations out of the mean and the deviation.
+    pub fn leave_out(&mut self, duration_ns: i64, part_ns: i64) {
+        let part_ns = part_ns.clamp(0, duration_ns.max(0));
+        let square = |ns: i64| u128::from(ns.unsigned_abs()).pow(2);
+        let less = square(duration_ns) - square(duration_ns - part_ns);
+        self.squares = self.squares.saturating_sub(less);
+        self.left_out_ns = self.left_out_ns.saturating_add(part_ns);
     }
 
     /// Adds all durations of `other`.
@@ -45,6 +57,7 @@ impl DurationStats {
         };
         self.count += other.count;
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.left_out_ns = self.left_out_ns.saturating_add(other.left_out_ns);
         self.squares = self.squares.saturating_add(other.squares);
     }
 
@@ -53,7 +66,7 @@ impl DurationStats {
         if self.count == 0 {
             0.0
         } else {
-            self.sum_ns as f64 / self.count as f64
+            (self.sum_ns - self.left_out_ns) as f64 / self.count as f64
         }
     }
 
@@ -63,7 +76,7 @@ impl DurationStats {
         // Integer sums are exact; a mean updated step by step would depend on the order.
         let (n, sum) = (
             u128::from(self.count),
-            u128::from(self.sum_ns.unsigned_abs()),
+            u128::from((self.sum_ns - self.left_out_ns).unsigned_abs()),
         );
         // n·Σx² - (Σx)², exactly
         let spread = n

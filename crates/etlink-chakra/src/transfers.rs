@@ -78,6 +78,7 @@ mod tests {
         let communication = Communication {
             node: NodeIdx(3),
             peers: Peers::Group(GroupIdx(0)),
+            name: Default::default(),
             kind: CollectiveKind::AllReduce,
             dtype: Default::default(),
             in_split: Default::default(),

@@ -203,6 +203,9 @@ const KIND_WORDS: [(&str, CollectiveKind); 13] = [
     ("recv", CollectiveKind::Recv),
 ];
 
+/// Element type of sizes that a recorder states in bytes.
+pub const UNIT_BYTES: &str = "bytes";
+
 /// Returns the bytes per element of a PyTorch dtype, spelled as by `c10::toString(ScalarType)`
 /// (`Float`, `BFloat16`) or as a type name in tensors; `None` if unknown.
 pub fn dtype_bytes(dtype: &str) -> Option<u64> {
@@ -212,7 +215,7 @@ pub fn dtype_bytes(dtype: &str) -> Option<u64> {
         // `Float4_e2m1fn_x2` is two numbers in one byte and counts as one element.
         "Byte" | "Char" | "Bool" | "Float8_e5m2" | "Float8_e4m3fn" | "Float8_e5m2fnuz"
         | "Float8_e4m3fnuz" | "Float8_e8m0fnu" | "Float4_e2m1fn_x2" | "QInt8" | "QUInt8"
-        | "unsigned char" | "signed char" | "bool" => 1,
+        | "unsigned char" | "signed char" | "bool" | UNIT_BYTES => 1,
         "Short" | "Half" | "BFloat16" | "UInt16" | "short" | "short int" | "unsigned short" => 2,
         "Int" | "Float" | "UInt32" | "ComplexHalf" | "QInt32" | "int" | "float"
         | "unsigned int" => 4,

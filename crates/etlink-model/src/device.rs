@@ -501,6 +501,8 @@ pub struct DeviceTrace {
     pub row_sanity: Option<RowSanity>,
     /// Start of the file's first event, if a table keeps that event.
     pub first_start: Option<TimeNs>,
+    /// Start of the recording, if the trace states it; work may begin later.
+    pub recorded_from: Option<TimeNs>,
     /// Uncompressed size of the trace, in bytes.
     pub bytes: u64,
 }

@@ -71,7 +71,7 @@ codes! {
     RanksInferred = Info;
     /// Traces of a folder are read as consecutive cycles of one program.
     CyclesSplit = Info;
-    /// A flight recorder dump is not used.
+    /// A flight recorder dump, or a log of NCCL's inspector, is not used.
     DumpNotUsed = Warning;
     /// Flight recorder dumps of a separate folder are used.
     DumpsUsed = Info;
@@ -108,6 +108,8 @@ codes! {
     StepsDiffer = Info;
     /// The offset between the clocks of ranks is unknown, unchecked or contradicted.
     ClockUncertain = Warning;
+    /// Collectives waited for a rank whose recording began later.
+    StartSkew = Info;
     // traces of a rank
     /// The clock of a device differs from the host's and was aligned.
     ClockAligned = Info;
@@ -131,7 +133,7 @@ codes! {
     NothingRan = Warning;
     /// Recording slowed the program; the times are as recorded, or without the overhead.
     RecordingOverhead = Warning;
-    /// Collectives have data from a flight recorder dump.
+    /// Collectives have data from a flight recorder dump, or from a log of NCCL's inspector.
     DumpMatched = Info;
     /// Metrics of a profiler are joined to kernels.
     MetricsJoined = Info;

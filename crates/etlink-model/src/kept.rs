@@ -104,6 +104,7 @@ impl DeviceTrace {
         }
         let first = self.first_start;
         self.first_start = first.filter(|start| time.has(*start, DurationNs(0)));
+        self.recorded_from = self.recorded_from.map(|start| start.max(time.from));
         // Ranges that began one after the other now begin together. The tables did not grow.
         self.sort_by_time();
     }

@@ -28,7 +28,9 @@ mod time;
 
 pub use advice::{Failure, Setting, advice, command_only, name_python_arguments};
 pub use anomaly::{Anomalies, Anomaly, AnomalyKind, Severity, counted_text};
-pub use collective::{Collective, CollectiveKind, CollectiveRecords, ProcessGroup, dtype_bytes};
+pub use collective::{
+    Collective, CollectiveKind, CollectiveRecords, ProcessGroup, UNIT_BYTES, dtype_bytes,
+};
 pub use device::assembler::DeviceTraceAssembler;
 pub use device::details::{EventDetail, EventDetails, OtherEvent, OtherEvents, RecordedDetails};
 pub use device::keep_events::KeepEvents;

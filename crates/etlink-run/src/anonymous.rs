@@ -95,6 +95,7 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         };
         let of_rank = [
             &traces.flight,
+            &traces.inspector,
             &traces.metrics,
             &traces.capture,
             &traces.graph,

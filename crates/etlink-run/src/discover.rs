@@ -42,7 +42,7 @@ use dumps::DumpNames;
 use etlink_model::{Diagnostic, diagnostic};
 use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
-use recorded::separate_processes;
+use recorded::{RUNS_APART_NS, separate_processes};
 use recordings::{RankCandidates, split_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -79,6 +79,12 @@ pub fn states_rank(path: &Path) -> bool {
     Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
 }
 
+/// Returns the host, if stated, and the process that recorded a device trace.
+pub(crate) fn recording_process(path: &Path) -> Option<(Option<String>, i64)> {
+    let recorder = Inside::of_file(path)?.recorder;
+    Some((recorder.host, recorder.process?))
+}
+
 /// Returns the errors of unreadable subfolders of `root` that may contain traces, and of unreadable
 /// files that may be traces.
 ///
@@ -105,6 +111,8 @@ pub(crate) struct FoundFiles {
     pub(crate) runs: Vec<RunFiles>,
     /// Dumps of the flight recorder that are not next to traces, by folder.
     pub(crate) dumps: Vec<FlightFolder>,
+    /// Logs of NCCL's inspector.
+    pub(crate) logs: Vec<PathBuf>,
     /// Errors of unreadable subfolders, and of unreadable files that may be traces.
     pub(crate) unreadable: Vec<FileError>,
     /// Unreadable recordings of Nsight Systems; the first run has notes on them.
@@ -121,7 +129,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut folders = vec![PathBuf::new()];
     let mut runs = vec![];
     let mut unreadable = vec![];
-    let mut all_dumps = vec![];
+    let (mut all_dumps, mut logs) = (vec![], vec![]);
     let mut unexported = Unexported::default();
     let mut strays = StrayMeasurements::default();
     // a list instead of recursion: the depth of folders is unlimited
@@ -137,8 +145,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             }
             Err(error) => return Err(error.into()),
         };
-        let (mut files, mut written, mut logs) = (vec![], vec![], 0);
-        let mut packed = vec![];
+        let (mut files, mut written, mut packed) = (vec![], vec![], vec![]);
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
@@ -164,7 +171,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             } else if is_nsys_table(&path) {
                 has_tables = true;
             } else if inspector::is_log(&path) {
-                logs += 1;
+                logs.push(path);
             } else if storage::is_archive_name(&path) {
                 packed.push(file_name(&path));
             }
@@ -176,6 +183,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         let reports: Vec<PathBuf> = reports.cloned().collect();
         let sorted = sort_out(&place, folder.clone(), files, true, &mut unreadable);
         let is_empty = sorted.has_no_ranks();
+        logs.extend_from_slice(&sorted.logs);
         if is_empty {
             strays.add(&sorted);
         }
@@ -198,8 +206,6 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         if let Some(run) = found.first_mut() {
             run.diagnostics
                 .extend(twins.into_iter().chain(passed_by(written)));
-            run.diagnostics
-                .extend(inspector::ignored_note(logs, "traces"));
             run.diagnostics.extend(packed_note(packed));
         }
         for mut run in found {
@@ -215,6 +221,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut all_dumps = dumps::join_node_folders(all_dumps);
     let mut runs = join_folders(root, runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
+    let logs = inspector::pair_logs(&mut runs, logs);
     strays.give(&mut runs);
     if !runs.is_empty() {
         std::mem::take(&mut unexported).note(&mut runs);
@@ -222,6 +229,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     Ok(FoundFiles {
         runs,
         dumps: all_dumps,
+        logs,
         unreadable,
         unexported,
     })
@@ -392,6 +400,8 @@ struct SortedFolder {
     dumps: Vec<FlightFile>,
     /// Metrics of kernels that are not next to traces.
     metrics: Vec<TraceCandidate>,
+    /// Logs of NCCL's inspector with the names of traces or measurements.
+    logs: Vec<PathBuf>,
 }
 
 impl SortedFolder {
@@ -460,7 +470,7 @@ fn sort_out(
         .collect();
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
-    let mut metrics: Vec<TraceCandidate> = vec![];
+    let (mut metrics, mut logs) = (vec![], vec![]);
     let mut others = OtherFiles::default();
     for candidate in candidates {
         let side = match candidate.kind {
@@ -468,6 +478,10 @@ fn sort_out(
             kind if kind.is_device_trace() => 1,
             InputKind::KernelMetrics => {
                 metrics.push(candidate);
+                continue;
+            }
+            InputKind::NcclInspector => {
+                logs.push(candidate.path);
                 continue;
             }
             kind if kind.is_measurement() => {
@@ -525,6 +539,7 @@ fn sort_out(
             runs: vec![run],
             dumps,
             metrics,
+            logs,
         };
     };
     run.diagnostics.push(split.note);
@@ -558,6 +573,7 @@ fn sort_out(
         runs,
         dumps,
         metrics: vec![],
+        logs,
     }
 }
 
@@ -704,9 +720,11 @@ fn fill_run(
     listed: Option<&RunManifest>,
     facts: &FolderFacts,
 ) {
-    for (rank, [hosts, devices]) in by_rank {
+    let usual_ns = usual_start(&by_rank);
+    for (rank, [hosts, mut devices]) in by_rank {
         let host = pick_file(rank, "host", hosts, &mut loose, &mut run.diagnostics);
         let has_devices = !devices.is_empty();
+        leave_out_earlier(rank, &mut devices, usual_ns, &mut run.diagnostics);
         let device = pick_file(rank, "device", devices, &mut loose, &mut run.diagnostics);
         // both may be loose, if several files claim the rank
         if host.is_some() || device.is_some() {
@@ -736,6 +754,46 @@ fn fill_run(
         let apart = listed.apart_note(&run.ranks);
         run.part = listed.job_part(&run.ranks);
         run.diagnostics.extend(apart);
+    }
+}
+
+/// Returns the median start of the device traces that alone claim their rank, Unix time, ns.
+fn usual_start(by_rank: &RankCandidates) -> Option<i64> {
+    let devices = by_rank.values().map(|[_, devices]| &devices[..]);
+    let starts = devices.filter_map(|devices| match devices {
+        [only] => only.inside.recorder.start_ns,
+        _ => None,
+    });
+    let mut starts: Vec<i64> = starts.collect();
+    starts.sort_unstable();
+    starts.get(starts.len() / 2).copied()
+}
+
+/// Leaves out traces of another time than the other ranks', if only one of several that claim a rank is
+/// left then.
+fn leave_out_earlier(
+    rank: i64,
+    devices: &mut Vec<TraceCandidate>,
+    usual_ns: Option<i64>,
+    notes: &mut Vec<Diagnostic>,
+) {
+    let is_far = |one: &TraceCandidate| {
+        let start_ns = one.inside.recorder.start_ns;
+        let apart = start_ns
+            .zip(usual_ns)
+            .map(|(own, usual)| own.abs_diff(usual));
+        apart.is_some_and(|apart| apart > RUNS_APART_NS.unsigned_abs())
+    };
+    let far = devices.iter().filter(|one| is_far(one)).count();
+    if devices.len() < 2 || far + 1 != devices.len() {
+        return;
+    }
+    for one in devices.extract_if(.., |one| is_far(one)) {
+        notes.push(diagnostic!(
+            FileLeftOut,
+            "{} is left out: it claims rank {rank}, but was recorded at another time than the other ranks",
+            file_name(&one.path)
+        ));
     }
 }
 

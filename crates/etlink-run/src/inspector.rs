@@ -1,18 +1,29 @@
-//! Logs of NCCL's inspector in a folder.
+//! Logs of NCCL's inspector: finds them in a folder, and adds their data to traces.
 
 use crate::Progress;
+use crate::discover::{recording_process, search_folders};
 use crate::error::RunError;
-use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputFile, InputKind, WantedTrace};
-use crate::output::is_work_folder;
-use crate::storage;
-use crate::text::has_ending;
-use etlink_formats::nccl_inspector::InspectorLog;
-use etlink_model::{Diagnostic, diagnostic};
+use crate::run_files::RunFiles;
+use crate::text::{self, has_ending};
+use etlink_formats::nccl_inspector::{InspectorLog, InspectorMatches, add_collectives};
+use etlink_model::{DeviceTrace, Diagnostic, Severity, diagnostic};
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Endings of logs. The plugin writes `<host>-pid<pid>.log`; its exporter also accepts `.jsonl`.
-const ENDINGS: [&str; 3] = [".log", ".jsonl", ".json"];
+/// Length of a log's beginning that has at least one whole line.
+const HEAD_BYTES: u64 = 1 << 16;
+
+/// Finds the logs in `root` and its subfolders, sorted. Skips unreadable subfolders.
+///
+/// # Errors
+/// Fails if `root` cannot be read, or files in it are being replaced.
+pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
+    let mut logs = search_folders(root)?.logs;
+    logs.sort();
+    Ok(without_packed_twins(&logs))
+}
 
 /// Logs found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -21,44 +32,6 @@ pub struct LogFiles {
     pub logs: Vec<PathBuf>,
     /// Facts about excluded files.
     pub diagnostics: Vec<Diagnostic>,
-}
-
-/// Finds the logs in `root` and its subfolders. Skips unreadable subfolders.
-///
-/// # Errors
-/// Fails if `root` cannot be read, or files in it are being replaced.
-pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
-    let mut folders = vec![root.to_owned()];
-    let mut logs = vec![];
-    // a list instead of recursion: the depth of folders is unlimited
-    while let Some(folder) = folders.pop() {
-        let entries = match storage::list(&folder).with_path(FileAction::ReadFolder, &folder) {
-            Ok(entries) => entries,
-            Err(_) if folder != root => continue,
-            Err(error) => return Err(error.into()),
-        };
-        for entry in entries {
-            let is_file = entry.may_be_file();
-            let path = entry.path;
-            // skips links to folders, which may form cycles
-            if entry.is_folder {
-                if !is_work_folder(&path)? {
-                    folders.push(path);
-                }
-            } else if is_file && has_ending(&path, &ENDINGS) {
-                let is_log = match input::open(&path, &Progress::hidden()) {
-                    Ok(input) => input.kind == InputKind::NcclInspector,
-                    // reading it later reports the error
-                    Err(error) => error.into_failed_call().is_some(),
-                };
-                if is_log {
-                    logs.push(path);
-                }
-            }
-        }
-    }
-    logs.sort();
-    Ok(without_packed_twins(&logs))
 }
 
 /// Keeps the plain file of a log that also exists compressed (`gunzip -k`).
@@ -84,24 +57,117 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
 /// Returns true if a file is a log under the plugin's own name.
 pub(crate) fn is_log(path: &Path) -> bool {
     has_ending(path, &[".log"])
-        && input::open(path, &Progress::hidden())
-            .is_ok_and(|input| input.kind == InputKind::NcclInspector)
+        && match input::open(path, &Progress::hidden()) {
+            Ok(input) => input.kind == InputKind::NcclInspector,
+            Err(_) => false,
+        }
 }
 
-/// Returns a note on logs that are ignored next to other recordings; `None` without logs.
-pub fn ignored_note(logs: usize, next_to: &str) -> Option<Diagnostic> {
-    let number = match logs {
-        0 => return None,
-        1 => "1 log".to_owned(),
-        several => format!("{several} logs"),
-    };
+/// Assigns logs to the ranks of runs: the log of a process to its trace. Returns the others; the first
+/// run has a note on them.
+pub(crate) fn pair_logs(runs: &mut [RunFiles], logs: Vec<PathBuf>) -> Vec<PathBuf> {
+    if runs.is_empty() || logs.is_empty() {
+        return logs;
+    }
+    let mut of_process: BTreeMap<i64, Vec<(String, PathBuf)>> = BTreeMap::new();
+    let mut rest = vec![];
+    for path in without_packed_twins(&logs).logs {
+        match writer_of(&path) {
+            Some((host, process)) => of_process.entry(process).or_default().push((host, path)),
+            None => rest.push(path),
+        }
+    }
+    for rank in runs.iter_mut().flat_map(|run| &mut run.ranks) {
+        let Some((host, process)) = rank.device.as_deref().and_then(recording_process) else {
+            continue;
+        };
+        let logs = of_process.entry(process).or_default();
+        let is_own = |(own, _): &(String, PathBuf)| {
+            own.is_empty() || host.as_ref().is_none_or(|host| host == own)
+        };
+        if let Some(at) = logs.iter().position(is_own) {
+            rank.inspector = Some(logs.swap_remove(at).1);
+        }
+    }
+    let unpaired = of_process.into_values().flatten();
+    rest.extend(unpaired.map(|(_, path)| path));
+    if !rest.is_empty() {
+        let next_to = "traces, none of which is of its process";
+        runs[0].diagnostics.push(ignored_note(rest.len(), next_to));
+    }
+    rest
+}
+
+/// Returns the host and process in the first line of a log.
+fn writer_of(path: &Path) -> Option<(String, i64)> {
+    let input = input::open(path, &Progress::hidden()).ok()?;
+    let head = input.content.take(HEAD_BYTES);
+    let log = etlink_formats::nccl_inspector::read(head).ok()?;
+    let first = log.communicators.into_iter().next()?;
+    Some((first.host, first.pid))
+}
+
+/// Returns the fact that logs belong to no recording.
+pub fn ignored_note(logs: usize, next_to: &str) -> Diagnostic {
+    let number = text::count(logs as u64, "log");
     let ignored = diagnostic!(
         FileIgnored,
         "ignoring {number} of NCCL's inspector next to the {next_to}"
     );
-    let remedy =
-        "for bandwidths, put logs in their own folder and pass the folder to `etlink ranks`";
-    Some(ignored.advise(remedy))
+    ignored.advise(
+        "for bandwidths, put logs in their own folder and pass the folder to `etlink ranks`",
+    )
+}
+
+/// Adds data from the log of its process to the collectives of a trace. Returns notes. An unreadable
+/// log does not prevent reading the trace.
+pub(crate) fn describe_collectives(
+    log: Option<&Path>,
+    device: &mut DeviceTrace,
+    progress: &Progress,
+) -> Vec<Diagnostic> {
+    let Some(path) = log else {
+        return vec![];
+    };
+    let log = match read_log(path, progress) {
+        Ok(log) => log,
+        Err(error) => {
+            let why = text::error_chain(&error);
+            return vec![diagnostic!(DumpNotUsed, "{why}; the log is not used")];
+        }
+    };
+    let matches = add_collectives(device, &log);
+    let mut notes = vec![matches_note(&matches)];
+    let damage = log.anomalies.diagnostics(Severity::Damage);
+    notes.extend(damage.map(|one| one.of_file(input::display_name(path))));
+    notes
+}
+
+fn matches_note(matches: &InspectorMatches) -> Diagnostic {
+    let InspectorMatches {
+        kernels,
+        described,
+        sized,
+    } = *matches;
+    if kernels == 0 {
+        return diagnostic!(
+            DumpNotUsed,
+            "the log of NCCL's inspector is not needed: the trace has records of its collectives, or no \
+             kernels of NCCL"
+        );
+    }
+    if described == 0 {
+        return diagnostic!(
+            DumpNotUsed,
+            "the log of NCCL's inspector is not used: the times in it are of no kernels in the trace"
+        );
+    }
+    let kernels = text::count(kernels, "communication kernel");
+    diagnostic!(
+        DumpMatched,
+        "{described} of {kernels} without a record have a communicator from the log of NCCL's inspector, \
+         {sized} of them a size"
+    )
 }
 
 /// Reads a log.

@@ -9,6 +9,7 @@ use crate::error::RunError;
 use crate::flight;
 use crate::input::database::database_processes;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::inspector;
 use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
 use crate::merged::read_merged;
@@ -50,6 +51,8 @@ pub struct LinkJob {
     pub capture: Option<PathBuf>,
     /// Dump of the rank's flight recorder.
     pub flight: Option<PathBuf>,
+    /// Log of NCCL's inspector of the rank's process.
+    pub inspector: Option<PathBuf>,
     /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
     /// Rank, for traces that do not state it.
@@ -367,6 +370,8 @@ pub(crate) fn link_opened(
     let host_file = host_file.map(|path| path.display().to_string());
     check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
+    let log = job.inspector.as_deref();
+    let log_note = inspector::describe_collectives(log, &mut device, progress);
     // for a slice, the steps are already known
     let step_note = match job.slice {
         Some(_) => None,
@@ -383,6 +388,7 @@ pub(crate) fn link_opened(
     trace.report.diagnostics.extend(diagnostics);
     trace.report.diagnostics.extend(step_note);
     trace.report.diagnostics.extend(flight_note);
+    trace.report.diagnostics.extend(log_note);
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {

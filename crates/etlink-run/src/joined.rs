@@ -6,9 +6,9 @@ pub use coverage::JoinCoverage;
 
 use crate::text::{self, first_ranks};
 use etlink_link::ranks::{
-    CollectiveSkew, MatchMember, RankClock, RankSummary, RunJoin, StepStragglers, StragglerStats,
-    align_clocks, align_step_numbers, collective_skews, infer_collectives, join_ranks,
-    step_stragglers, straggler_stats,
+    CollectiveSkew, MatchMember, RankClock, RankSummary, RunJoin, StartSkewWait, StepStragglers,
+    StragglerStats, align_clocks, align_step_numbers, collective_skews, infer_collectives,
+    join_ranks, start_skew_waits, step_stragglers, straggler_stats,
 };
 use etlink_model::{Diagnostic, GlobalRank, diagnostic};
 use std::collections::BTreeMap;
@@ -105,6 +105,33 @@ impl JoinedRun {
             }
         }
         lacks
+    }
+
+    /// Returns the fact that collectives took longer than all others because recordings began apart.
+    pub fn start_skew_note(&self) -> Option<Diagnostic> {
+        let skews = self.collective_skews();
+        let (apart, others): (Vec<_>, Vec<_>) = skews.iter().partition(|skew| skew.started_apart());
+        let most = apart.iter().max_by_key(|skew| skew.skew_ns)?;
+        let usual_ns = others.iter().map(|skew| skew.skew_ns).max();
+        if usual_ns.is_some_and(|usual_ns| usual_ns >= most.skew_ns) {
+            return None;
+        }
+        Some(diagnostic!(
+            StartSkew,
+            "start skew: {} of {} waited for a rank whose recording began later (longest: {} {}, {}, for \
+             rank {}): mean kernel times and bandwidths leave these waits out",
+            apart.len(),
+            text::count(skews.len() as u64, "collective"),
+            most.kind,
+            most.number,
+            text::time(most.skew_ns),
+            most.last
+        ))
+    }
+
+    /// Returns the waits of ranks for others whose recordings began later.
+    pub fn start_skew_waits(&self) -> Vec<StartSkewWait> {
+        start_skew_waits(&self.summaries, &self.matches, &self.clocks)
     }
 
     /// Returns notes on ranks without any match.

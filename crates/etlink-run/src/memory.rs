@@ -219,6 +219,15 @@ impl RankMemory {
         self.with(vec![path.to_owned()], size, need)
     }
 
+    /// Adds the log of the rank's communicators, whose calls take less memory than their text.
+    pub fn and_log(self, log: Option<&Path>) -> RankMemory {
+        let Some(path) = log else {
+            return self;
+        };
+        let size = unpacked::unpacked_size(path).unwrap_or(0);
+        self.with(vec![path.to_owned()], size, size)
+    }
+
     /// Adds the memory to keep all events of the device trace with their text.
     pub fn with_details(self, device: Option<&Path>) -> RankMemory {
         let size = device.map_or(0, |device| unpacked::unpacked_size(device).unwrap_or(0));

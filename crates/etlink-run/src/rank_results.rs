@@ -114,8 +114,9 @@ pub(crate) fn cached_result<V: BorshSerialize + BorshDeserialize>(
         return job();
     };
     let paths = [&files.host, &files.device, &files.capture];
-    let more = [&files.flight, &files.metrics, &files.graph];
-    let paths = paths.into_iter().chain(more).flatten();
+    let more = [&files.flight, &files.inspector, &files.metrics];
+    let paths = paths.into_iter().chain(more).chain([&files.graph]);
+    let paths = paths.flatten();
     // a written graph is read with its list of groups
     let graph = files.graph.as_ref().or(files.device.as_ref());
     let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));

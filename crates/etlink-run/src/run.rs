@@ -14,7 +14,6 @@ use crate::flight;
 use crate::graphs::{self, GraphSet, find_recorded_sets};
 use crate::input::database::database_processes;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
-use crate::inspector;
 use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext};
 use crate::joined::JoinedRun;
 use crate::listing::listed_runs;
@@ -815,6 +814,7 @@ impl<'s> RankEntry<'s> {
             process: files.process,
             capture: files.capture.clone(),
             flight: files.flight.clone(),
+            inspector: files.inspector.clone(),
             metrics: files.metrics.clone(),
             rank: options.rank,
             tensor_deps: options.tensor_deps,
@@ -1389,6 +1389,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         mut runs,
         unreadable,
         unexported,
+        logs,
         ..
     } = discover::search_folders(folder)?;
     discover::note_unreadable(&mut runs, &unreadable);
@@ -1413,7 +1414,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
                     folder: folder.to_owned(),
                 });
             }
-            if !inspector::find_logs(folder)?.logs.is_empty() {
+            if !logs.is_empty() {
                 return Err(RunError::OnlyInspectorLogs {
                     folder: folder.to_owned(),
                 });
@@ -1477,6 +1478,7 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
     }
     if device.is_some() {
         memory = memory.and_dump(files.flight.as_deref());
+        memory = memory.and_log(files.inspector.as_deref());
     }
     if options.keep == KeepEvents::Everything {
         memory = memory.with_details(device);

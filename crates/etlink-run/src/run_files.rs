@@ -31,6 +31,8 @@ pub struct RankFiles {
     pub capture: Option<PathBuf>,
     /// Dump of the rank's flight recorder, with descriptions of its collectives.
     pub flight: Option<PathBuf>,
+    /// Log of NCCL's inspector of the rank's process.
+    pub inspector: Option<PathBuf>,
     /// Metrics of the rank's kernels.
     pub metrics: Option<PathBuf>,
     /// True if several device traces claim the rank, so that it has none; a note names them.
@@ -179,6 +181,7 @@ impl RunFiles {
                 ("host trace", &rank.host),
                 ("device trace", &rank.device),
                 ("flight recorder dump", &rank.flight),
+                ("NCCL inspector log", &rank.inspector),
             ];
             let files = files.into_iter().filter_map(|(what, path)| {
                 let path = path.as_ref()?;

@@ -16,7 +16,7 @@ use etlink_link::ranks::{RankSteps, RankSummary, RunSteps, StepSpan};
 use etlink_link::{LinkReport, LinkedTrace};
 use etlink_model::{
     Anomalies, DeviceTrace, Diagnostic, DiagnosticCode, GlobalRank, HostIdx, KeepEvents, Severity,
-    diagnostic,
+    command_only, diagnostic,
 };
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
@@ -437,7 +437,8 @@ fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<Di
                 DataMissing,
                 "the trace was recorded without shapes (record_shapes)"
             );
-            vec![lacks.advise("--host adds those of the host trace")]
+            let remedy = command_only("--host adds those of the host trace".to_owned());
+            vec![lacks.advise(remedy)]
         }
         _ => vec![],
     }

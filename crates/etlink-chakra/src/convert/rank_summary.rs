@@ -66,6 +66,7 @@ pub fn summarize_rank(
         summary.communications.push(Communication {
             node: NodeIdx::new(node),
             peers,
+            name: NameId::default(),
             kind,
             dtype: NameId::default(),
             in_split: NameId::default(),

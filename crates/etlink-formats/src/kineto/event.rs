@@ -256,9 +256,14 @@ impl<'a> KinetoEvent<'a> {
             KeepEvents::Everything => !is_arrow,
             // Metrics of kernels belong to the graph; few traces have any.
             KeepEvents::Graph | KeepEvents::Memory | KeepEvents::Auxiliary => {
-                self.is_counter_range()
+                self.is_counter_range() || self.is_recording()
             }
         }
+    }
+
+    /// Returns true for Kineto's own range, from the start of the recording to its end.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.category == b"Trace" && self.phase == b"X"
     }
 
     /// Returns true if the event holds CUPTI's counters of a kernel.

@@ -100,12 +100,15 @@ impl ChunkTables {
         let has_counters = event.is_counter_range();
         let is_shown = matches!(event.phase, b"X" | b"i" | b"I" | b"C");
         let is_kept = keep == KeepEvents::Everything && is_shown;
-        if !has_counters && !is_kept {
+        if !has_counters && !is_kept && !event.is_recording() {
             return;
         }
         let Some((start, duration)) = self.event_times(event) else {
             return;
         };
+        if event.is_recording() {
+            self.trace.recorded_from = Some(start);
+        }
         if has_counters {
             self.push_counters(event, start, duration);
         }
@@ -772,6 +775,7 @@ fn append_around(
     if all.events.is_empty() {
         all.first_start = first_start;
     }
+    all.recorded_from = all.recorded_from.or(part.recorded_from.take());
     for (name, count) in events.drain(..) {
         *all.events
             .entry(part.names.get(name).to_owned())

@@ -19,11 +19,13 @@
 
 mod line;
 mod log;
+mod pairing;
 
 #[cfg(test)]
 mod tests;
 
 pub use log::{InspectorCalls, InspectorCommunicator, InspectorLog, TimingSource};
+pub use pairing::{InspectorMatches, add_collectives};
 
 use etlink_model::{AnomalyKind, Failure};
 use std::io::{BufRead, BufReader, ErrorKind, Read};

@@ -135,7 +135,8 @@ fn communicates_by_name(kernel: &str) -> bool {
         "mscclKernel",
         "hccl::",
     ];
-    const WORDS: [&str; 5] = [
+    const WORDS: [&str; 6] = [
+        "rcclGenericKernel",
         "mscclpp::",
         "cross_device_reduce",
         "quickreduce::allreduce",
@@ -468,6 +469,42 @@ impl<'t> CallIndex<'t> {
                 NoLaunch::BeforeWindow
             }
             Some(_) => NoLaunch::CallNotRecorded,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::communicates_by_name;
+
+    #[test]
+    fn kernels_of_all_libraries_communicate() {
+        for (kernel, communicates) in [
+            (
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",
+                true,
+            ),
+            ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", true),
+            (
+                "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)",
+                true,
+            ),
+            (
+                "void rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)",
+                true,
+            ),
+            ("mscclKernel_Sum_half_SIMPLE", true),
+            ("void mscclpp::allreduce8Kernel<__half>", true),
+            (
+                "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>",
+                true,
+            ),
+            ("void aiter::cross_device_reduce_2stage<bf16, 8>", true),
+            ("void c10d::symm_mem::two_shot_all_reduce_kernel<4>", true),
+            ("void at::native::reduce_kernel<512, 1>", false),
+            ("ampere_sgemm_128x64_nn", false),
+        ] {
+            assert_eq!(communicates_by_name(kernel), communicates, "{kernel}");
         }
     }
 }

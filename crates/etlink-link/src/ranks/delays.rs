@@ -46,6 +46,8 @@ pub(super) struct DelayCharge {
     pub(super) caused_ns: i64,
     /// Waits caused by the rank's later start, ns.
     pub(super) began_late_ns: i64,
+    /// Part of `began_late_ns` before the rank's recording began, ns.
+    pub(super) start_skew_ns: i64,
     /// Likely error of `caused_ns` by the clocks, ns.
     pub(super) uncertainty_ns: i64,
 }
@@ -54,7 +56,11 @@ impl DelayCharge {
     fn add(&mut self, share: DelayShare, ns: i64) {
         let sum = match share {
             DelayShare::Doing => &mut self.caused_ns,
-            DelayShare::Begin => &mut self.began_late_ns,
+            DelayShare::StepBegin => &mut self.began_late_ns,
+            DelayShare::RecordingBegin => {
+                self.start_skew_ns = self.start_skew_ns.saturating_add(ns);
+                &mut self.began_late_ns
+            }
             DelayShare::Uncertainty => &mut self.uncertainty_ns,
         };
         *sum = sum.saturating_add(ns);
@@ -65,7 +71,10 @@ impl DelayCharge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum DelayShare {
     Doing,
-    Begin,
+    /// The rank was recorded before, but its step began later.
+    StepBegin,
+    /// The rank's recording began later.
+    RecordingBegin,
     /// No cause, but the error of `Doing`.
     Uncertainty,
 }
@@ -237,7 +246,8 @@ impl DelayedCollective<'_> {
             };
             *error_of = error_of.saturating_add(error_ns);
             self.own.add(DelayShare::Doing, own_ns);
-            self.own.add(DelayShare::Begin, began_late_ns);
+            let begin_share = history.begin_share(last.rank, own_begin);
+            self.own.add(begin_share, began_late_ns);
             self.handed_on_ns = self.handed_on_ns.saturating_add(handed_on_ns);
         }
         // A rank that the last one waited for may itself have waited for it before: that part is
@@ -252,7 +262,10 @@ impl DelayedCollective<'_> {
         self.waited_for = most.map(|((rank, _), _)| history.ranks[rank.index()].rank);
         self.own.uncertainty_ns = own_error_ns;
         charges.insert((last.rank, DelayShare::Doing), self.own.caused_ns);
-        charges.insert((last.rank, DelayShare::Begin), self.own.began_late_ns);
+        let own_step_ns = self.own.began_late_ns - self.own.start_skew_ns;
+        charges.insert((last.rank, DelayShare::StepBegin), own_step_ns);
+        let recording = (last.rank, DelayShare::RecordingBegin);
+        charges.insert(recording, self.own.start_skew_ns);
         charges.insert((last.rank, DelayShare::Uncertainty), own_error_ns);
         for (rank, _) in givers.clone().into_keys() {
             givers.insert((rank, DelayShare::Uncertainty), handed_error_ns);
@@ -267,8 +280,9 @@ impl DelayedCollective<'_> {
 
 /// Causes of a late rank's delay.
 struct WayBack {
-    /// Rank at the end of the way, and the time by which it began later than the late rank.
-    began_later: (RankIdx, i64),
+    /// Rank at the end of the way, and the time by which its step or recording began later than the
+    /// late rank's.
+    began_later: (RankIdx, DelayShare, i64),
     /// Time of each rank's activity on the way, ns, longest first.
     doings: Vec<(RankIdx, i64)>,
 }
@@ -287,8 +301,8 @@ impl WayBack {
             }
             left
         };
-        let (first, later) = self.began_later;
-        let rest = give(first, DelayShare::Begin, later);
+        let (first, begin_share, later) = self.began_later;
+        let rest = give(first, begin_share, later);
         let (mut level, mut count, mut sum) = (0, 0, 0i64);
         for (place, (_, doing)) in self.doings.iter().enumerate() {
             (count, sum) = (count + 1, sum.saturating_add(*doing));
@@ -408,7 +422,18 @@ impl<'r> RunHistory<'r> {
             }
             ComparedSince::Recording => None,
         };
-        aligned(self.clocks, rank, own.unwrap_or(summary.window_ns.0))
+        aligned(self.clocks, rank, own.unwrap_or(summary.recorded_from()))
+    }
+
+    /// Returns the share of a delay by a rank that began later than another one, which began at
+    /// `other_begin`.
+    fn begin_share(&self, rank: RankIdx, other_begin: CommonNs) -> DelayShare {
+        let recorded_from = self.ranks[rank.index()].recorded_from();
+        if aligned(self.clocks, rank, recorded_from) <= other_begin {
+            DelayShare::StepBegin
+        } else {
+            DelayShare::RecordingBegin
+        }
     }
 
     /// Likely error of the difference of two ranks' times, ns; 0 for times of one clock.
@@ -431,7 +456,7 @@ impl<'r> RunHistory<'r> {
     fn first_begin(&self, rank: RankIdx) -> CommonNs {
         let summary = &self.ranks[rank.index()];
         let step = summary.steps.all.first();
-        let own = step.map_or(summary.window_ns.0, |step| step.start_ns);
+        let own = step.map_or(summary.recorded_from(), |step| step.start_ns);
         aligned(self.clocks, rank, own)
     }
 
@@ -444,7 +469,7 @@ impl<'r> RunHistory<'r> {
         place: usize,
     ) -> WayBack {
         let mut doings: BTreeMap<RankIdx, i64> = BTreeMap::new();
-        let mut began_later = (late.rank, 0);
+        let mut began_later = (late.rank, DelayShare::StepBegin, 0);
         let (mut rank, mut until, mut place) = (late.rank, late.at_ns, place);
         let mut is_late_itself = true;
         for hop in 0..=MAX_HOPS {
@@ -465,7 +490,9 @@ impl<'r> RunHistory<'r> {
                 *doings.entry(rank).or_default() += until.since(from).max(0);
             }
             let Some((end, giver, collective)) = wait else {
-                began_later = (rank, begin.since(self.time_since(since, late.rank)));
+                let late_begin = self.time_since(since, late.rank);
+                let share = self.begin_share(rank, late_begin);
+                began_later = (rank, share, begin.since(late_begin));
                 break;
             };
             (rank, until, place, is_late_itself) = (giver, end, collective, false);
@@ -543,7 +570,7 @@ mod tests {
     fn shared(ns: i64, later: i64, doings: &[i64]) -> (i64, Vec<(u32, DelayShare, i64)>) {
         let doings = (0u32..).map(RankIdx).zip(doings.iter().copied());
         let way = WayBack {
-            began_later: (RankIdx(9), later),
+            began_later: (RankIdx(9), DelayShare::StepBegin, later),
             doings: doings.collect(),
         };
         let mut givers = Charges::new();
@@ -556,7 +583,7 @@ mod tests {
 
     #[test]
     fn those_above_a_level_share_what_is_handed_on() {
-        use DelayShare::{Begin, Doing};
+        use DelayShare::{Doing, StepBegin};
         let doings = [10, 6, 1];
         assert_eq!(shared(3, 0, &doings), (3, vec![(0, Doing, 3)]));
         assert_eq!(
@@ -564,7 +591,7 @@ mod tests {
             (8, vec![(0, Doing, 6), (1, Doing, 2)])
         );
         // a rank that began later gives first
-        let want = vec![(0, Doing, 3), (9, Begin, 5)];
+        let want = vec![(0, Doing, 3), (9, StepBegin, 5)];
         assert_eq!(shared(8, 5, &doings), (8, want));
         // no more than all ranks did
         let want = vec![(0, Doing, 10), (1, Doing, 6), (2, Doing, 1)];

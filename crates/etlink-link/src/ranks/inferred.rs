@@ -13,7 +13,9 @@
 //! a number, as if recorded, and [`join_ranks`](super::join_ranks) does the rest. Sizes stay
 //! unknown. O(k log k) in the kernels of a stream, times the groups.
 
-use super::{CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary};
+use super::{
+    CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary, UnrecordedKernel,
+};
 use crate::limits::{ENDS_APART, LEAST_INFERRED, LEAST_INFERRED_OF_MACHINE, MAX_CLOCKS_APART};
 use etlink_model::{CollectiveKind, GroupIdx, StepIdx, UnixNs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +70,7 @@ struct SequenceFit {
 /// Assigns a group and a number to kernels without records that form collectives across ranks.
 /// Returns the number of collectives found.
 pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
+    forget_partial_communicators(ranks);
     if ranks
         .iter()
         .filter(|rank| !rank.unrecorded.is_empty())
@@ -87,6 +90,56 @@ pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
     let count = found.collectives.len() as u64;
     found.record(ranks, &used);
     count
+}
+
+/// Turns the collectives of a communicator that some of its ranks do not name into kernels without
+/// records, if other ranks have such kernels: its ranks are unknown, but its ends may show them.
+fn forget_partial_communicators(ranks: &mut [RankSummary]) {
+    let mut users: BTreeMap<(String, u64), u64> = BTreeMap::new();
+    for group in ranks.iter().flat_map(|rank| &rank.groups) {
+        if let GroupIdentity::Communicator(name, size) = group {
+            *users.entry((name.clone(), *size)).or_default() += 1;
+        }
+    }
+    users.retain(|(_, size), count| *count < *size);
+    if users.is_empty() || ranks.iter().all(|rank| rank.unrecorded.is_empty()) {
+        return;
+    }
+    for summary in ranks {
+        let is_partial = |group: &GroupIdentity| match group {
+            GroupIdentity::Communicator(name, size) => users.contains_key(&(name.clone(), *size)),
+            _ => false,
+        };
+        let partial: Vec<bool> = summary.groups.iter().map(is_partial).collect();
+        let steps = std::mem::take(&mut summary.steps.by_comm).into_iter();
+        let steps = steps.chain(std::iter::repeat(StepIdx::NONE));
+        for (one, step) in std::mem::take(&mut summary.communications)
+            .into_iter()
+            .zip(steps)
+        {
+            match one.peers {
+                Peers::Group(group) if one.on_device && partial[group.index()] => {
+                    summary.unrecorded.push(UnrecordedKernel {
+                        node: one.node,
+                        name: one.name,
+                        kind: one.kind,
+                        // a communicator has a stream of its own
+                        stream: -2 - group.index() as i64,
+                        start_ns: one.start_ns,
+                        end_ns: one.end_ns,
+                        step,
+                    });
+                }
+                _ => {
+                    summary.communications.push(one);
+                    summary.steps.by_comm.push(step);
+                }
+            }
+        }
+        summary
+            .unrecorded
+            .sort_by_key(|kernel| (kernel.start_ns, kernel.node));
+    }
 }
 
 /// Collects the kernels without a group, by rank and stream, and optionally by kind.
@@ -336,6 +389,60 @@ impl FitRule {
     }
 }
 
+/// Reason why kernels without records match no kernel of another rank. Later ones mean that more
+/// fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnmatchedReason {
+    /// No other rank here has such kernels.
+    NoOtherRank,
+    /// Recordings of different ranks do not overlap, or have no clock.
+    NoOverlap,
+    /// Two ranks have too few of them to compare their ends.
+    TooFew,
+    /// Kinds or ends differ from those of all other ranks.
+    EndsDiffer,
+}
+
+impl UnmatchedReason {
+    /// Describes the reason, to follow the number of kernels.
+    pub fn describe(self) -> String {
+        match self {
+            UnmatchedReason::NoOtherRank => "no other rank here has such kernels".to_owned(),
+            UnmatchedReason::NoOverlap => {
+                "the recordings of their ranks do not overlap in time".to_owned()
+            }
+            UnmatchedReason::TooFew => format!(
+                "their ranks have too few to compare ends ({LEAST_INFERRED_OF_MACHINE} on one \
+                 machine, else {LEAST_INFERRED})"
+            ),
+            UnmatchedReason::EndsDiffer => {
+                "they do not end together on any two ranks here, so the \
+                 other ranks of their groups probably have no trace"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Returns the reason why kernels are left after [`infer_collectives`]; `None` if none are left.
+pub fn unmatched_reason(ranks: &[RankSummary]) -> Option<UnmatchedReason> {
+    let left = ranks.iter().filter(|rank| !rank.unrecorded.is_empty());
+    let left: Vec<&RankSummary> = left.collect();
+    let mut reason = UnmatchedReason::NoOtherRank;
+    for (at, one) in left.iter().enumerate() {
+        for two in &left[at + 1..] {
+            let fewer = one.unrecorded.len().min(two.unrecorded.len());
+            reason = reason.max(match FitRule::of(one, two) {
+                None => UnmatchedReason::NoOverlap,
+                Some(rule) if fewer < rule.least => UnmatchedReason::TooFew,
+                // nothing means more
+                Some(_) => return Some(UnmatchedReason::EndsDiffer),
+            });
+        }
+    }
+    (!left.is_empty()).then_some(reason)
+}
+
 /// Communications of two ranks by index, with one sequence shifted against the other.
 struct Pairs<'r> {
     one: &'r [TimedComm],
@@ -502,6 +609,7 @@ impl Found {
                 let communication = Communication {
                     node: kernel.node,
                     peers,
+                    name: kernel.name,
                     kind: kernel.kind,
                     dtype,
                     in_split: dtype,

@@ -42,7 +42,7 @@ pub use arrivals::{CollectiveArrival, collective_arrivals};
 pub use clocks::{ClockDrift, RankClock, align_clocks};
 pub use deadlock::{CommRole, DeadlockCheck, order_conflicts, serialize_comms};
 pub use groups::GroupResolver;
-pub use inferred::infer_collectives;
+pub use inferred::{UnmatchedReason, infer_collectives, unmatched_reason};
 pub use join::{
     CollectiveMatch, CommChannel, JoinProblem, JoinProblemKind, MatchMember, Mismatch,
     ProblemExample, RunJoin, join_ranks, rank_list,
@@ -50,13 +50,13 @@ pub use join::{
 pub use rank_set::RankSet;
 pub use run_steps::{RunStep, RunSteps};
 pub use selection::{ExcludeReason, RunSelection, select_run};
-pub use skew::{CollectiveSkew, bus_factor, collective_skews};
+pub use skew::{CollectiveSkew, StartSkewWait, bus_factor, collective_skews, start_skew_waits};
 pub use step_numbers::align_step_numbers;
 pub use steps::{
     OPTIMIZER_STEP, RankSteps, SeparateRanges, StepExclusion, StepSpan, step_definition,
 };
 pub use stragglers::{
-    StepStragglers, StragglerStats, step_began_later, step_stragglers, straggler_stats, worst_rank,
+    StepStragglers, StragglerStats, step_stragglers, straggler_stats, worst_rank,
 };
 pub use summary::{
     CommExtent, Communication, GroupIdentity, LostCommunication, Peers, RankSummary,

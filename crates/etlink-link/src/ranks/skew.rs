@@ -9,7 +9,7 @@ use super::arrivals::aligned;
 use super::delays::{DelayedCollective, RunDelays};
 use super::join::{rank_list, side};
 use super::{CommChannel, RankClock, RankSummary, RunJoin};
-use etlink_model::{CollectiveKind, CommonNs, GlobalRank};
+use etlink_model::{CollectiveKind, CommIdx, CommonNs, GlobalRank, RankIdx, UNIT_BYTES};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -54,13 +54,16 @@ pub struct CollectiveSkew {
     pub caused_ns: i64,
     /// Wait caused by the later start of the last rank's step or recording, ns.
     pub began_late_ns: i64,
+    /// Part of `began_late_ns` in which the last rank was not recorded yet, ns.
+    pub start_skew_ns: i64,
     /// Wait caused by the last rank's own waits for others, ns.
     pub handed_on_ns: i64,
     /// Rank for which the last rank waited longest; `None` if nothing is handed on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_for: Option<GlobalRank>,
-    /// Time from the last arrival to the last end, ns. `None` if ends are not recorded (calls of
-    /// host ops), or if a member has no trace: then the others may have waited for it.
+    /// Time from the last arrival to the last end, ns. `None` if a member's end is not recorded (a
+    /// host op whose wait is not), or if a member has no trace: then the others may have waited for
+    /// it.
     pub transfer_ns: Option<i64>,
     /// Bytes per second over the transfer.
     pub algorithm_bandwidth: Option<f64>,
@@ -69,10 +72,54 @@ pub struct CollectiveSkew {
 }
 
 impl CollectiveSkew {
-    /// Returns true if ranks arrived apart mostly because steps or recordings began apart.
+    /// Returns true if ranks arrived apart mostly because their recordings began apart.
     pub fn started_apart(&self) -> bool {
-        self.began_late_ns > self.waited_ns / 2
+        is_start_skew(self.start_skew_ns, self.waited_ns)
     }
+}
+
+/// The only place that decides which collectives means and bandwidths leave out.
+fn is_start_skew(start_skew_ns: i64, waited_ns: i64) -> bool {
+    start_skew_ns > waited_ns / 2
+}
+
+/// A rank's wait in a collective to which ranks came apart mostly because their recordings began
+/// apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartSkewWait {
+    /// Index of the rank.
+    pub rank: RankIdx,
+    /// Index of the collective among the rank's communications.
+    pub communication: CommIdx,
+    /// Wait for the last rank, ns.
+    pub waits_ns: i64,
+}
+
+/// Returns the waits of all ranks in collectives for which [`CollectiveSkew::started_apart`] holds.
+pub fn start_skew_waits(
+    ranks: &[RankSummary],
+    join: &RunJoin,
+    clocks: &[RankClock],
+) -> Vec<StartSkewWait> {
+    let delays = RunDelays::new(ranks, join, clocks);
+    let mut waits = vec![];
+    for collective in &delays.collectives {
+        if !is_start_skew(collective.own.start_skew_ns, collective.waited_ns) {
+            continue;
+        }
+        for member in &collective.matched.members {
+            let mut arrivals = collective.arrivals.iter();
+            let arrival = arrivals.find(|arrival| arrival.rank == member.rank);
+            if let Some(arrival) = arrival.filter(|arrival| arrival.waits_ns > 0) {
+                waits.push(StartSkewWait {
+                    rank: member.rank,
+                    communication: member.communication,
+                    waits_ns: arrival.waits_ns,
+                });
+            }
+        }
+    }
+    waits
 }
 
 /// Computes the skew of each collective that all ranks with a trace have, in order of time.
@@ -101,9 +148,10 @@ fn skew(
     let mut is_known = matched.absent == 0;
     for member in &matched.members {
         let communication = side(ranks, *member).1;
-        end = end.max(Some(aligned(clocks, member.rank, communication.end_ns)));
+        let own_end = communication.span().1;
+        end = end.max(Some(aligned(clocks, member.rank, own_end)));
         bytes = bytes.max(communication.is_sized.then_some(communication.bytes));
-        is_known &= communication.on_device;
+        is_known &= communication.ends_with_transfer();
     }
     let transfer_ns =
         // With wrong clocks, the last arrival may be after the end: a transfer of no time has no
@@ -131,7 +179,9 @@ fn skew(
     let machines = sides.clone().map(|(summary, _)| summary.machine.as_deref());
     let machines: Option<BTreeSet<&str>> = machines.collect();
     let dtype = sides.map(|(summary, one)| summary.names.get(one.dtype));
-    let dtype = dtype.max().filter(|name| !name.is_empty());
+    let dtype = dtype
+        .max()
+        .filter(|name| !name.is_empty() && *name != UNIT_BYTES);
     let moved = bytes.filter(|bytes| *bytes > 0);
     let algorithm = transfer_ns
         .zip(moved)
@@ -154,6 +204,7 @@ fn skew(
         waited_ns: collective.waited_ns,
         caused_ns: collective.own.caused_ns,
         began_late_ns: collective.own.began_late_ns,
+        start_skew_ns: collective.own.start_skew_ns,
         handed_on_ns: collective.handed_on_ns,
         waited_for: collective.waited_for,
         transfer_ns,

@@ -13,7 +13,6 @@
 //! that only the others delay it: a rank that would have stood still for another reason (a kernel
 //! that waits for an event) waits less there than here.
 
-use super::arrivals::aligned;
 use super::delays::{DelayCharge, DelayedCollective, RunDelays};
 use super::{MatchMember, RankClock, RankSummary, RunJoin, RunSteps};
 use etlink_model::{CommonNs, GlobalRank, RankIdx};
@@ -41,6 +40,8 @@ pub struct StragglerStats {
     pub caused_uncertainty_ns: i64,
     /// Waits of others, in any collective, caused by the later start of its step or recording, ns.
     pub began_late_ns: i64,
+    /// Part of `began_late_ns` in which the rank was not recorded yet, ns.
+    pub start_skew_ns: i64,
     /// Waits of others in collectives in which it arrived last, caused by its own waits for other
     /// ranks, ns. They are charged to those ranks.
     pub handed_on_ns: i64,
@@ -57,6 +58,12 @@ impl StragglerStats {
     /// Waits of others for its work, unless the clocks do not show them; ns.
     pub fn waits_for_work_ns(&self) -> i64 {
         if self.is_late() { self.caused_ns } else { 0 }
+    }
+
+    /// True if others waited for its late steps alone: it was recorded when theirs began. Otherwise
+    /// its recording may have begun in the middle of a step.
+    pub fn began_steps_later(&self) -> bool {
+        self.began_late_ns > 0 && self.start_skew_ns == 0
     }
 
     /// Waits of others for its work and its late starts, ns.
@@ -164,24 +171,6 @@ pub fn step_stragglers(
     steps
 }
 
-/// Returns true if a rank's recording shows that its first step began later than the others'.
-/// Otherwise its recording may have begun later, in the middle of a step.
-pub fn step_began_later(ranks: &[RankSummary], clocks: &[RankClock], rank: GlobalRank) -> bool {
-    let mut begins = vec![];
-    for (place, summary) in (0..).map(RankIdx).zip(ranks) {
-        let Some(step) = summary.steps.all.first() else {
-            continue;
-        };
-        let begin = aligned(clocks, place, step.start_ns);
-        let recorded = aligned(clocks, place, summary.window_ns.0);
-        begins.push((summary.rank, begin, recorded));
-    }
-    let first = begins.iter().map(|(_, begin, _)| *begin).min();
-    let own = begins.iter().find(|(own, _, _)| *own == rank);
-    own.zip(first)
-        .is_some_and(|((_, begin, recorded), first)| *recorded <= first && first < *begin)
-}
-
 /// True if ranks launched their sides in different steps.
 fn spans_steps(ranks: &[RankSummary], collective: &DelayedCollective<'_>) -> bool {
     let mut members = collective.matched.members.iter();
@@ -232,6 +221,7 @@ impl RankSums {
                 .caused_uncertainty_ns
                 .saturating_add(charge.uncertainty_ns);
             rank.began_late_ns = rank.began_late_ns.saturating_add(charge.began_late_ns);
+            rank.start_skew_ns = rank.start_skew_ns.saturating_add(charge.start_skew_ns);
         }
     }
 

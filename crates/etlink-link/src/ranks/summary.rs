@@ -28,6 +28,8 @@ pub struct RankSummary {
     pub window_ns: (UnixNs, UnixNs),
     /// True if the file is truncated before its time base: its times belong to no clock.
     pub has_no_clock: bool,
+    /// Start of the recording, by this rank's clock, if the trace states it.
+    pub stated_start_ns: Option<UnixNs>,
     /// First start of anything that a view of the trace shows, by this rank's clock: events other
     /// than work may precede the window.
     pub first_ns: UnixNs,
@@ -59,7 +61,7 @@ pub struct RankSummary {
     pub unrecorded_gloo: u64,
     /// Steps of the rank and of its communications.
     pub steps: RankSteps,
-    /// Strings that [`Communication::dtype`] and [`Communication::in_split`] refer to.
+    /// Strings of the communications.
     pub names: Names,
 }
 
@@ -97,6 +99,8 @@ pub struct Communication {
     pub node: NodeIdx,
     /// Peers of the communication.
     pub peers: Peers,
+    /// Name of the node, in [`RankSummary::names`].
+    pub name: NameId,
     /// Kind of the collective, or send or receive.
     pub kind: CollectiveKind,
     /// Element type, as a name in [`RankSummary::names`].
@@ -140,6 +144,8 @@ pub struct LostCommunication {
 pub struct UnrecordedKernel {
     /// Node of the linked trace.
     pub node: NodeIdx,
+    /// Name, in [`RankSummary::names`].
+    pub name: NameId,
     /// Kind from its name, or from the op that launched it.
     pub kind: CollectiveKind,
     /// Stream that it runs on.
@@ -233,6 +239,13 @@ impl RankSummary {
         summary
     }
 
+    /// Returns the start of the recording, as far as the trace shows it.
+    pub fn recorded_from(&self) -> UnixNs {
+        let first = self.window_ns.0;
+        self.stated_start_ns
+            .map_or(first, |stated| stated.min(first))
+    }
+
     /// Summarizes a rank from its device trace and report, without communications and steps.
     pub fn without_communications(device: &DeviceTrace, report: &LinkReport) -> RankSummary {
         RankSummary {
@@ -240,6 +253,7 @@ impl RankSummary {
             window_ns: window(device, report),
             is_listed: false,
             has_no_clock: device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
+            stated_start_ns: device.recorded_from.map(|at| device.header.unix_time(at)),
             first_ns: first_shown(device, report),
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),
             process: first_process(device),
@@ -303,7 +317,8 @@ impl CommunicationCollector {
             }
             let Some(found) = trace.collective(&node) else {
                 // The caller counts ranges of Gloo.
-                summary.unrecorded.extend(unrecorded_kernel(trace, index));
+                let kernel = unrecorded_kernel(trace, index, &mut summary.names);
+                summary.unrecorded.extend(kernel);
                 continue;
             };
             self.records += 1;
@@ -328,6 +343,7 @@ impl CommunicationCollector {
             summary.communications.push(Communication {
                 node: index,
                 peers,
+                name: summary.names.intern(trace.name(&node)),
                 kind,
                 dtype,
                 in_split,
@@ -420,13 +436,18 @@ pub fn needs_all_ranks(kind: CollectiveKind) -> bool {
     )
 }
 
-fn unrecorded_kernel(trace: &LinkedTrace, index: NodeIdx) -> Option<UnrecordedKernel> {
+fn unrecorded_kernel(
+    trace: &LinkedTrace,
+    index: NodeIdx,
+    names: &mut Names,
+) -> Option<UnrecordedKernel> {
     let node = trace.nodes.get(index);
     let row = trace.row_of(&node)?;
     let device = &trace.device;
     let start_ns = device.header.unix_time(node.start);
     Some(UnrecordedKernel {
         node: index,
+        name: names.intern(trace.name(&node)),
         kind: unrecorded_kind(trace, trace.name(&node), row),
         stream: device.queues[device.rows.queue[row.index()].index()].stream,
         start_ns,

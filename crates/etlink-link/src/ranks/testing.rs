@@ -31,6 +31,7 @@ pub(super) fn collective(
     summary.communications.push(Communication {
         node,
         peers: Peers::Group(GroupIdx(group)),
+        name: Default::default(),
         kind,
         dtype,
         in_split: Default::default(),

@@ -157,6 +157,7 @@ impl DeviceTrace {
             (step.start, step.end) = (map.at(step.start), map.at(step.end));
         }
         self.first_start = self.first_start.map(|time| others.at(time));
+        self.recorded_from = self.recorded_from.map(|time| others.at(time));
         for (start, new) in self.rows.start.iter_mut().zip(rows) {
             *start = *new;
         }

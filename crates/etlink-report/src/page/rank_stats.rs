@@ -2,7 +2,7 @@
 
 use etlink_link::ranks::{
     CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, RunSteps, StragglerStats,
-    collective_arrivals, collective_skews, select_run, step_began_later, straggler_stats,
+    collective_arrivals, collective_skews, select_run, straggler_stats,
 };
 use etlink_model::GlobalRank;
 use serde::Serialize;
@@ -33,9 +33,6 @@ pub struct RankStats {
     /// Steps of the run.
     #[serde(skip)]
     pub(super) steps: RunSteps,
-    /// Ranks whose recordings show that their first step began later than the others'.
-    #[serde(skip)]
-    pub(super) began_steps_later: Vec<GlobalRank>,
 }
 
 /// Delay of each rank after the first arrival, by rank and column.
@@ -66,10 +63,7 @@ impl RankStats {
         let count = skews.len();
         let skews = listed_skews(skews, &mut late.first);
         let absent = !select_run(ranks, true).absent.is_empty();
-        let all = ranks.iter().map(|summary| summary.rank);
-        let began_later = all.filter(|rank| step_began_later(ranks, &clocks, *rank));
         RankStats {
-            began_steps_later: began_later.collect(),
             steps: RunSteps::of_ranks(ranks, &clocks),
             ranks: straggler_stats(ranks, join, &clocks),
             absent,

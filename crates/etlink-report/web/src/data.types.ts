@@ -59,6 +59,7 @@ export type CollectiveSkew = {
   waited_ns: number;
   caused_ns: number;
   began_late_ns: number;
+  start_skew_ns: number;
   handed_on_ns: number;
   waited_for?: unknown;
   transfer_ns: number | null;
@@ -77,6 +78,8 @@ export type CollectiveTotals = {
   without_size: number;
   sum_ns: number;
   sized_ns: number;
+  start_skew: number;
+  start_skew_ns: number;
   algorithm_gb_per_s: number | null;
   bus_gb_per_s: number | null;
   latency_ns: null;
@@ -714,6 +717,7 @@ export type StragglerStats = {
   caused_ns: number;
   caused_uncertainty_ns: number;
   began_late_ns: number;
+  start_skew_ns: number;
   handed_on_ns: number;
   waited_ns: number;
 };

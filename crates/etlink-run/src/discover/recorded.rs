@@ -39,7 +39,7 @@ fn last_time(path: &Path, base_ns: i64) -> Option<i64> {
 
 /// Maximum difference between the starts of one run's recordings, ns: profilers are started by
 /// hand, and clocks differ.
-const RUNS_APART_NS: i64 = 60_000_000_000;
+pub(super) const RUNS_APART_NS: i64 = 60_000_000_000;
 
 /// Least number taken for a time or an id instead of a rank.
 const FIRST_TIME: i64 = 1_000_000_000;

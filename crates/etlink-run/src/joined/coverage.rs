@@ -1,8 +1,8 @@
 //! Coverage of a join: the share of communications that are matched across ranks.
 
 use super::JoinedRun;
-use crate::text::first_ranks;
-use etlink_link::ranks::{CommChannel, GroupIdentity, JoinProblemKind, Peers, RankSummary};
+use crate::text::{self, first_ranks};
+use etlink_link::ranks::{CommChannel, GroupIdentity, Peers, RankSummary, unmatched_reason};
 use etlink_model::{Diagnostic, GlobalRank, counted_text, diagnostic};
 
 /// Share of joined communications below which figures on waits only describe a part of the run.
@@ -80,10 +80,15 @@ impl JoinCoverage {
                 self.inferred
             );
         }
-        let gloo = run.matches.problems.iter();
-        let mut gloo = gloo.filter(|problem| problem.kind == JoinProblemKind::GlooUnrecorded);
-        if let Some(gloo) = gloo.next() {
-            note += &format!("; {}", counted_text(gloo.count, gloo.kind.describe()));
+        let problems = run.matches.problems.iter();
+        for problem in problems.filter(|one| one.kind.prevents_join()) {
+            note += &format!("; {}", counted_text(problem.count, problem.kind.describe()));
+        }
+        if let Some(reason) = unmatched_reason(&run.summaries) {
+            let left = run.summaries.iter().map(|summary| summary.unrecorded.len());
+            let left = left.sum::<usize>() as u64;
+            let kernels = text::count(left, "communication kernel");
+            note += &format!("; {kernels} without a record: {}", reason.describe());
         }
         if self.alone.len() == run.summaries.len() {
             note += ": each rank is replayed alone, and waits between ranks are unknown";

@@ -43,7 +43,13 @@ class Diagnostic:
 
 def read_diagnostics(text: str) -> list[Diagnostic]:
     """Returns the diagnostics in JSON of the extension module."""
-    return [Diagnostic(**told) for told in json.loads(text)]
+    return [_diagnostic(told) for told in json.loads(text)]
+
+
+def _diagnostic(told: dict[str, Any]) -> Diagnostic:
+    # tuples, so that diagnostics can be in sets
+    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Diagnostic(**{**told, **lists})
 
 
 class RunTables(Mapping[str, Table]):
@@ -109,7 +115,7 @@ class Replay:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """Facts about the traces and the replay."""
-        return [Diagnostic(**told) for told in self.data["diagnostics"]]
+        return [_diagnostic(told) for told in self.data["diagnostics"]]
 
     def __repr__(self) -> str:
         change = "" if self.data["what_if"] is None else f", changed by {self.change_ns / 1e6:+.3f} ms"

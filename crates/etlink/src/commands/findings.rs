@@ -279,6 +279,7 @@ fn findings_of_ranks(
     }
     let joined = JoinedRun::new(summaries, align);
     notes.extend(joined.match_notes());
+    notes.extend(joined.start_skew_note());
     notes.extend(joined.clock_notes());
     joined_findings(&joined, found)
 }

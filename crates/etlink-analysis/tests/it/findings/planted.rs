@@ -9,7 +9,7 @@ use etlink_analysis::findings::{
 };
 use etlink_analysis::{KernelRules, Options, analyze};
 use etlink_formats::kineto::KinetoReadOptions;
-use etlink_link::ranks::{RankSummary, RunSteps, join_ranks};
+use etlink_link::ranks::{RankSummary, RunSteps, infer_collectives, join_ranks};
 use etlink_link::{LinkOptions, LinkedTrace, TensorEdges};
 use etlink_model::{DurationNs, GlobalRank, KeepEvents, NodeIdx, RankIdx};
 use etlink_replay::{RankGraph, collective_nodes, graph_from_trace, join_graphs};
@@ -102,6 +102,7 @@ pub(crate) fn find_in_ranks(traces: impl Iterator<Item = LinkedTrace>) -> RunFin
         };
         return run_findings(&one.graph, vec![part], &RunSteps::default());
     }
+    infer_collectives(&mut summaries);
     let matches = join_ranks(&summaries);
     let nodes = collective_nodes(&summaries, &matches);
     let joined = join_graphs(&graphs, &nodes.collectives).expect("a graph of all");

@@ -629,8 +629,7 @@ fn as_rank(device: &DeviceTrace, rank: usize, count: usize) -> DeviceTrace {
     own
 }
 
-/// Makes one rank of a job late, by host work or by slower kernels. Old device traces need host traces
-/// to tell which collectives are one.
+/// Makes one rank of a job late, by host work or by slower kernels.
 fn late_rank(name: &str, ranks: &[Recording], hosts: &[HostTrace], seed: u64) -> Option<Score> {
     let mut dice = Random(seed);
     let late = dice.below(ranks.len() as u64) as usize;
@@ -641,6 +640,41 @@ fn late_rank(name: &str, ranks: &[Recording], hosts: &[HostTrace], seed: u64) ->
         // The rank is compared with the others, not with half of its time.
         plan.mended = Change::default();
     }
+    let line = format!("late rank {late} {fault:?} {name} {seed}");
+    Some(judge_late_rank(ranks, hosts, late, &plan, &line))
+}
+
+/// Makes a rank late by host work of this length, at the place between ops that is nearest to the middle
+/// of its recording.
+fn late_by(ranks: &[Recording], hosts: &[HostTrace], late: usize, ns: i64) -> Score {
+    let own = Subject::new("ranks", ranks[late].device.clone());
+    let mut places = own.recording.places(own.span);
+    places.retain(|place| !place.in_op);
+    let middle = own.span.1.since(own.span.0) / 2;
+    let distance = |place: &Place| (place.at.since(own.span.0) - middle).abs();
+    let place = places.into_iter().min_by_key(distance).expect("a place");
+    let (with, _) = occurrence(Fault::HostWork, place, ns);
+    let plan = Plan {
+        faulty: Change {
+            insertions: vec![with],
+            ..Change::default()
+        },
+        mended: Change::default(),
+        subject: None,
+    };
+    let host = if hosts.is_empty() { "without" } else { "with" };
+    let line = format!("rank {late} late by {ns} ns, {host} host traces");
+    judge_late_rank(ranks, hosts, late, &plan, &line)
+}
+
+/// Judges the findings on a run whose rank `late` has a fault.
+fn judge_late_rank(
+    ranks: &[Recording],
+    hosts: &[HostTrace],
+    late: usize,
+    plan: &Plan,
+    line: &str,
+) -> Score {
     let link = |change: &Change| {
         let changes = ranks.iter().enumerate();
         let nothing = Change::default();
@@ -668,8 +702,7 @@ fn late_rank(name: &str, ranks: &[Recording], hosts: &[HostTrace], seed: u64) ->
         subject: None,
     };
     let found = find_in_ranks(faulty.into_iter());
-    let line = format!("late rank {late} {fault:?} {name} {seed}");
-    Some(judge(Fault::LateRank, &found, truth, &line))
+    judge(Fault::LateRank, &found, truth, line)
 }
 
 #[test]
@@ -700,10 +733,21 @@ fn a_late_rank_of_copies_is_named_with_what_it_costs() {
             etlink_formats::host::read(MultiGzDecoder::new(file), options).expect("a host trace")
         });
         let hosts: Vec<HostTrace> = hosts.collect();
-        for seed in 1..=rounds {
-            if let Some(one) = late_rank("ranks", &ranks, &hosts, seed) {
-                score.add(&one);
+        for hosts in [&hosts[..], &[]] {
+            for seed in 1..=rounds {
+                if let Some(one) = late_rank("ranks", &ranks, hosts, seed) {
+                    score.add(&one);
+                }
             }
+            let mut planted = Score::default();
+            for (late, ms) in [0, 2, 4, 6, 7]
+                .into_iter()
+                .flat_map(|rank| [6, 9, 12].map(|ms| (rank, ms)))
+            {
+                planted.add(&late_by(&ranks, hosts, late, ms * 1_000_000));
+            }
+            println!("planted, {} host traces: {}", hosts.len(), planted.line());
+            planted.assert_good();
         }
     }
     println!("late rank {}", score.line());

@@ -81,6 +81,7 @@ impl DrawnRun {
                     let own_end = end + draw.below(4_000);
                     all[rank as usize].unrecorded.push(UnrecordedKernel {
                         node: NodeIdx(number as u32),
+                        name: Default::default(),
                         kind: self.kind,
                         stream: 20,
                         start_ns: UnixNs(at[rank as usize] + clock),
@@ -172,6 +173,75 @@ fn a_recording_may_begin_and_end_elsewhere() {
     assert_eq!(infer_collectives(&mut ranks), 9);
     let left: Vec<usize> = ranks.iter().map(|rank| rank.unrecorded.len()).collect();
     assert_eq!(left, [3, 2, 3, 1]);
+}
+
+#[test]
+fn a_communicator_that_one_rank_does_not_name_is_joined_by_ends() {
+    let mut ranks = DrawnRun::SMALL.draw(&mut Draw(5));
+    for summary in &mut ranks[..3] {
+        let identity = GroupIdentity::Communicator("0x7f".to_owned(), 4);
+        summary.groups.push(identity);
+        let used = (0..summary.unrecorded.len()).collect();
+        let named = summary.unrecorded.iter().map(|kernel| {
+            let times = (kernel.start_ns, kernel.end_ns);
+            let communication = Communication {
+                node: kernel.node,
+                name: kernel.name,
+                peers: Peers::Group(GroupIdx::new(0)),
+                kind: kernel.kind,
+                dtype: Default::default(),
+                in_split: Default::default(),
+                in_bytes: 64,
+                bytes: 64,
+                is_sized: true,
+                seq: None,
+                start_ns: kernel.start_ns,
+                end_ns: kernel.end_ns,
+                on_device: true,
+                extent: CommExtent::from_node(kernel.node, times),
+            };
+            (communication, StepIdx::NONE)
+        });
+        let named: Vec<_> = named.collect();
+        summary.add_inferred(named, &used);
+    }
+    let mut all = ranks.clone();
+    assert_eq!(infer_collectives(&mut all), 8);
+    assert_eq!(unmatched_reason(&all), None);
+    // nothing is taken from ranks that all name it
+    ranks.pop();
+    assert_eq!(infer_collectives(&mut ranks), 0);
+    assert!(ranks.iter().all(|rank| rank.communications.len() == 8));
+}
+
+#[test]
+fn kernels_that_are_left_have_a_reason() {
+    let run = |kernels, begin_ns| {
+        let run = DrawnRun {
+            kernels,
+            begin_ns,
+            ..DrawnRun::SMALL
+        };
+        run.draw(&mut Draw(9))
+    };
+    let others = DrawnRun::SMALL.draw(&mut Draw(10));
+    let reason = |one: &RankSummary, two: &RankSummary| {
+        let mut ranks = vec![one.clone(), two.clone()];
+        assert_eq!(infer_collectives(&mut ranks), 0);
+        unmatched_reason(&ranks)
+    };
+    let own = run(8, DrawnRun::SMALL.begin_ns);
+    let silent = RankSummary::default();
+    let later = run(8, 9 * DrawnRun::SMALL.begin_ns);
+    let few = run(2, DrawnRun::SMALL.begin_ns);
+    for (two, want) in [
+        (&silent, UnmatchedReason::NoOtherRank),
+        (&later[1], UnmatchedReason::NoOverlap),
+        (&few[1], UnmatchedReason::TooFew),
+        (&others[1], UnmatchedReason::EndsDiffer),
+    ] {
+        assert_eq!(reason(&own[0], two), Some(want));
+    }
 }
 
 #[test]

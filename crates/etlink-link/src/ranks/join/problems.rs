@@ -50,6 +50,18 @@ pub enum JoinProblemKind {
 }
 
 impl JoinProblemKind {
+    /// True if such communications are not compared although all ranks of theirs may be here.
+    pub fn prevents_join(self) -> bool {
+        use JoinProblemKind as Kind;
+        !matches!(
+            self,
+            // compared nevertheless
+            Kind::DtypeDiffers | Kind::SizeDiffers | Kind::OrderDiffers
+            // with no other rank, or with none at that time
+                | Kind::OwnPeer | Kind::Outside
+        )
+    }
+
     /// Describes the problem in one line.
     pub fn describe(self) -> &'static str {
         match self {

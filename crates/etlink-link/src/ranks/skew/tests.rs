@@ -2,7 +2,7 @@ use super::*;
 use crate::ranks::testing::{collective, message, rank};
 use crate::ranks::{CommExtent, align_clocks, join_ranks};
 use CollectiveKind::{AllGather, AllReduce, Recv, Send};
-use etlink_model::NodeIdx;
+use etlink_model::{NodeIdx, UnixNs};
 
 /// Rank 2 of four arrives 300 ns after the others, which arrive at 0, 10 and 20; the transfer takes
 /// 100 ns.
@@ -105,14 +105,19 @@ fn a_message_is_between_two() {
 }
 
 #[test]
-fn calls_of_host_ops_have_no_transfer_time() {
-    let (mut ranks, join) = late(AllReduce);
-    ranks[0].communications[0].on_device = false;
-    let found = &collective_skews(&ranks, &join, &[])[0];
-    assert_eq!(
-        (found.skew_ns, found.transfer_ns, found.bus_bandwidth),
-        (320, None, None)
-    );
+fn host_ops_have_a_transfer_where_its_end_is_recorded() {
+    for (is_transfer, transfer_ns) in [(true, Some(180)), (false, None)] {
+        let (mut ranks, join) = late(AllReduce);
+        let call = &mut ranks[0].communications[0];
+        // the call returns at once, and the wait for it ends last
+        call.on_device = false;
+        call.end_ns = UnixNs(5);
+        call.extent.end_ns = UnixNs(500);
+        call.extent.is_transfer = is_transfer;
+        let found = &collective_skews(&ranks, &join, &[])[0];
+        assert_eq!((found.skew_ns, found.transfer_ns), (320, transfer_ns));
+        assert_eq!(found.bus_bandwidth.is_some(), is_transfer);
+    }
 }
 
 #[test]

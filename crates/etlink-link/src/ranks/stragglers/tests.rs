@@ -1,6 +1,8 @@
 use super::*;
 use crate::ranks::testing::{collective, rank};
-use crate::ranks::{RankSteps, StepSpan, align_clocks, join_ranks};
+use crate::ranks::{
+    RankSteps, StepSpan, align_clocks, collective_skews, join_ranks, start_skew_waits,
+};
 use etlink_model::CollectiveKind::AllReduce;
 use etlink_model::{StepIdx, UnixNs};
 
@@ -48,6 +50,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             // the ranks began their first step a nanosecond apart
             caused_ns: 318 + 299,
             began_late_ns: 2 + 1,
+            start_skew_ns: 0,
             handed_on_ns: 0,
             caused_uncertainty_ns: 0,
             waited_ns: 40
@@ -61,6 +64,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             last: 1,
             caused_ns: 50 + 40,
             began_late_ns: 0,
+            start_skew_ns: 0,
             handed_on_ns: 0,
             caused_uncertainty_ns: 0,
             waited_ns: 300
@@ -74,6 +78,7 @@ fn the_last_is_charged_what_each_of_the_others_waited() {
             last: 0,
             caused_ns: 0,
             began_late_ns: 0,
+            start_skew_ns: 0,
             handed_on_ns: 0,
             caused_uncertainty_ns: 0,
             waited_ns: 320 + 50
@@ -206,24 +211,56 @@ fn what_a_rank_brought_with_it_is_told_apart() {
     );
 }
 
+/// Two ranks begin a step 50 apart and meet once. Rank 1 is late because its recording began later
+/// only if it was not recorded when rank 0 began.
 #[test]
-fn a_first_step_began_later_where_the_recording_shows_it() {
-    let of = |rank: i64, recorded: i64, begin: i64| RankSummary {
-        rank: GlobalRank(rank),
-        window_ns: (UnixNs(recorded), UnixNs(1_000)),
-        steps: RankSteps {
-            all: vec![StepSpan::on_host(
-                "step 1".to_owned(),
-                (UnixNs(begin), UnixNs(900)),
-            )],
-            by_comm: vec![],
-        },
-        ..RankSummary::default()
-    };
-    // the third rank began to record within a step
-    let ranks = [of(0, 0, 100), of(1, 0, 150), of(2, 120, 150)];
-    let later = [0, 1, 2, 3].map(|rank| step_began_later(&ranks, &[], GlobalRank(rank)));
-    assert_eq!(later, [false, true, false, false]);
+fn a_late_step_of_a_recorded_rank_is_no_start_skew() {
+    // first event, stated start of the recording
+    for (first, stated, start_skew_ns) in [(0, None, 0), (120, None, 50), (120, Some(100), 0)] {
+        let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
+        for (summary, begin) in ranks.iter_mut().zip([100, 150]) {
+            summary.window_ns = (UnixNs(begin.min(100)), UnixNs(1_000));
+            let span = (UnixNs(begin), UnixNs(900));
+            summary.steps.all = vec![StepSpan::on_host("step 1".to_owned(), span)];
+            collective(summary, AllReduce, 0, 1, (begin + 10, 300));
+        }
+        ranks[1].window_ns.0 = UnixNs(first);
+        ranks[1].stated_start_ns = stated.map(UnixNs);
+        let join = join_ranks(&ranks);
+        let late = straggler_stats(&ranks, &join, &[])[1];
+        assert_eq!(
+            (late.began_late_ns, late.start_skew_ns),
+            (50, start_skew_ns)
+        );
+        assert_eq!(late.began_steps_later(), start_skew_ns == 0);
+        let waits = start_skew_waits(&ranks, &join, &[]);
+        let waits: Vec<_> = waits.iter().map(|one| (one.rank.0, one.waits_ns)).collect();
+        let want = if start_skew_ns > 0 {
+            vec![(0, 50)]
+        } else {
+            vec![]
+        };
+        assert_eq!(waits, want);
+        assert_eq!(
+            collective_skews(&ranks, &join, &[])[0].started_apart(),
+            start_skew_ns > 0
+        );
+    }
+}
+
+/// Without steps, ranks are compared since their recordings began.
+#[test]
+fn a_recorded_rank_that_did_nothing_is_late_by_itself() {
+    for (stated, charged) in [(None, (0, 500)), (Some(0), (500, 0))] {
+        let mut ranks: Vec<RankSummary> = (0..2).map(|at| rank(at, 2, &[&[0, 1]])).collect();
+        for (summary, begin) in ranks.iter_mut().zip([0, 500]) {
+            summary.window_ns = (UnixNs(begin), UnixNs(1_000));
+            collective(summary, AllReduce, 0, 1, (begin + 10, 600));
+        }
+        ranks[1].stated_start_ns = stated.map(UnixNs);
+        let late = straggler_stats(&ranks, &join_ranks(&ranks), &[])[1];
+        assert_eq!((late.caused_ns, late.start_skew_ns), charged);
+    }
 }
 
 #[test]

@@ -34,7 +34,8 @@ use chakra::RankForm;
 use etlink_analysis::findings::RunFindings;
 use etlink_analysis::hta::{HtaOptions, HtaRunTables, HtaTables};
 use etlink_analysis::{
-    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, peak_metrics, run_totals,
+    HardwarePeaks, Options, RankAnalysis, RunTotals, analyze, leave_out_start_skew, peak_metrics,
+    run_totals,
 };
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RunSteps, StragglerStats};
@@ -313,16 +314,20 @@ fn exit_outcome<'a, T: 'a>(
 
 impl Analyzed {
     fn new(mut told: AnalyzedRun<RankAnalysis>, peaks: HardwarePeaks) -> Analyzed {
-        let ranks = told.ranks.iter_mut();
         // take the summaries: the join owns them, and they are not printed
-        let summaries = ranks.filter_map(|rank| rank.summary.take()).collect();
+        let ranks = told.ranks.iter_mut();
+        let summaries = ranks.filter_map(|rank| rank.summary.as_mut().map(std::mem::take));
+        let joined = JoinedRun::new(summaries.collect(), true);
+        let ranks = told.ranks.iter_mut();
+        let ranks = ranks.filter(|rank| rank.summary.is_some());
+        let analyses = ranks.map(|rank| &mut rank.said);
+        leave_out_start_skew(analyses, &joined.summaries, &joined.start_skew_waits());
         let found = told.ranks.iter_mut().map(|rank| rank.found.take());
         let found: Vec<Option<FoundRank>> = found.collect();
         let mut total = run_totals(told.ranks.iter().map(|rank| &rank.said));
         total.metrics.extend(peak_metrics(&total.metrics, peaks));
         total.metrics.extend(card_metrics(&told.measured, &total));
         let requests = request_latencies(&told.measured, &total);
-        let joined = JoinedRun::new(summaries, true);
         let labels = told.ranks.iter().map(|rank| rank.label.clone());
         let labels: Vec<String> = labels.collect();
         let findings = findings_of_run(&joined, &labels, found, &mut told.diagnostics);
@@ -334,6 +339,7 @@ impl Analyzed {
         };
         let run_steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
         told.diagnostics.extend(joined.match_notes());
+        told.diagnostics.extend(joined.start_skew_note());
         // an uncertain clock matters only if a rank arrived late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             let mut forms = told.ranks.iter().map(|rank| rank.form);

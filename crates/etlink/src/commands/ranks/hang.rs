@@ -64,7 +64,9 @@ pub(super) fn run(
     }
     if let Some(first) = all.first_mut() {
         let logs = find_logs(folder)?.logs.len();
-        first.diagnostics.extend(ignored_note(logs, "dumps"));
+        if logs > 0 {
+            first.diagnostics.push(ignored_note(logs, "dumps"));
+        }
     }
     let notes_of = |one: &FolderHangs| {
         let excluded = one.excluded.iter().map(Excluded::diagnostic);

@@ -21,7 +21,7 @@ use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, PairBytes, RankClock,
     RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
-    rank_list, step_began_later, transfer_totals,
+    rank_list, transfer_totals,
 };
 use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Setting};
 use etlink_run::RunError;
@@ -29,7 +29,7 @@ use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use waits::RankUtilization;
 
 /// Comparison of the ranks of one run.
@@ -70,9 +70,6 @@ pub(super) struct RanksReport {
     /// Rate of the links by data sheet, GB/s.
     #[serde(skip)]
     link_gb_per_s: Option<f64>,
-    /// Ranks whose recordings show that their first step began later than the others'.
-    #[serde(skip)]
-    began_steps_later: BTreeSet<GlobalRank>,
     /// Ranks whose device traces are truncated.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
@@ -295,17 +292,12 @@ fn compare_ranks(
     // report an order that would deadlock, although nothing is simulated
     joined.matches.problems.extend(conflicts);
     notes.extend(joined.match_notes());
-    let all = joined.summaries.iter().map(|summary| summary.rank);
-    let began_steps_later = all
-        .filter(|rank| step_began_later(&joined.summaries, &joined.clocks, *rank))
-        .collect();
     let link_gb_per_s = common_rate(details.iter().map(|details| details.link_gb_per_s));
     let collectives = joined.collective_skews();
     RanksReport {
         bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
         pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
         link_gb_per_s,
-        began_steps_later,
         cut,
         run: run.folder.display().to_string(),
         name,

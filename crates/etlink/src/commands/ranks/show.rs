@@ -135,7 +135,7 @@ fn who_held_up(one: &RanksReport) -> String {
     if let Some(late) = worst_rank(&one.ranks, |rank| rank.began_late_ns) {
         let rank = late.rank;
         said.push(if late.began_late_ns == began {
-            let what = if one.began_steps_later.contains(&rank) {
+            let what = if late.began_steps_later() {
                 format!("rank {rank} began its step later")
             } else {
                 // a recording that begins in the middle of a step looks the same

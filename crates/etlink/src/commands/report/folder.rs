@@ -8,7 +8,7 @@ use crate::rank_error::rank_error;
 use crate::run_findings::{FoundRank, findings_of_run, retained_bytes};
 use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analysis::KernelRules;
+use etlink_analysis::{KernelRules, leave_out_start_skew};
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
 use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, diagnostic};
 use etlink_report::page::{
@@ -106,9 +106,15 @@ fn content_of_ranks(
     for mut results in runs.collect_runs(results, false)? {
         notes.extend(runs.run_diagnostics(&results));
         let joined_run = results.join(true);
+        let taken = results.members.ranks.iter_mut();
+        let taken = taken.filter(|rank| rank.summary.is_some());
+        let analyses = taken.map(|rank| &mut rank.value.rank.analysis);
+        let skews = joined_run.start_skew_waits();
+        leave_out_start_skew(analyses, &joined_run.summaries, &skews);
         all_excluded.extend(results.excluded());
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
         notes.extend(joined_run.match_notes());
+        notes.extend(joined_run.start_skew_note());
         notes.extend(joined_run.clock_notes());
         // the loop runs once: `Run::open` rejects a folder with several runs
         let mut found = vec![];

@@ -112,6 +112,7 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         ("without size", |one| one.without_size.to_string()),
         ("bytes", |one| known(one.bytes, |bytes| bytes.to_string())),
         ("sum", |one| time(one.sum_ns)),
+        ("start skew", |one| time(one.start_skew_ns)),
         ("algorithm", |one| bandwidth_text(one.algorithm_gb_per_s)),
         ("bus", |one| bandwidth_text(one.bus_gb_per_s)),
     ];
@@ -120,6 +121,8 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
         columns.retain(|(head, _)| *head != "without size");
         expendable.retain(|head| *head != "without size");
     }
+    let has_skew = all.iter().any(|one| one.start_skew > 0);
+    columns.retain(|(head, _)| has_skew || *head != "start skew");
     let summed = match one.told.ranks.len() {
         0 | 1 => "sum",
         _ => "sum over all ranks",
@@ -135,9 +138,14 @@ pub(super) fn collective_table(one: &Analyzed, limit: Limit) -> Shown {
     } else {
         ""
     };
+    let skew = if has_skew {
+        "; start skew: waits for ranks whose recordings began later, which are in no bandwidth"
+    } else {
+        ""
+    };
     let title = format!(
         "communication (bytes: {summed}{with_size}; bandwidths: over all time, including waits for \
-         other ranks{see})"
+         other ranks{see}{skew})"
     );
     (
         title,
