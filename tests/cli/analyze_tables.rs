@@ -25,7 +25,7 @@ fn one_table() {
     };
     assert_eq!(
         keys(&json[0]),
-        ["run", "notes", "ranks", "excluded", "absent", "total"]
+        ["run", "diagnostics", "ranks", "excluded", "absent", "total"]
     );
     assert_eq!(keys(&json[0]["total"]), ["idle"]);
     assert_eq!(
@@ -34,7 +34,7 @@ fn one_table() {
             "label",
             "device_trace",
             "host_trace",
-            "notes",
+            "diagnostics",
             "anomalies",
             "recording",
             "rank",
@@ -51,7 +51,7 @@ fn one_table() {
             "label",
             "device_trace",
             "host_trace",
-            "notes",
+            "diagnostics",
             "anomalies",
             "recording",
             "idle_time_breakdown"

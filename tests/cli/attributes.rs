@@ -91,7 +91,7 @@ fn what_a_minimal_file_does_not_say_is_said() {
         replay["figures"]["replayed_ns"], full["stock_replay"]["makespan_ns"],
         "what readers of durations alone get"
     );
-    let notes = replay["notes"].to_string();
+    let notes = replay["diagnostics"].to_string();
     assert!(notes.contains(unsaid), "{notes}");
     assert!(replay["figures"]["measured_ns"].is_null(), "{replay}");
     tool.run("report minimal.et -o page.html")

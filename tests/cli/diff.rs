@@ -256,7 +256,8 @@ fn a_step_is_that_of_the_slowest_rank_also_where_ranks_lack_steps() {
     );
     assert_eq!(json["runs"][1].get("incomplete_steps"), None);
     assert!(
-        json["notes"].to_string().contains("before: step times"),
+        json["diagnostics"][0]["code"] == "steps_differ"
+            && json["diagnostics"][0]["runs"] == json!(["before"]),
         "{json}"
     );
     // from one step or none, no rule can be decided
@@ -294,14 +295,17 @@ fn ranks_that_are_no_part_of_a_run_are_named_and_not_compared() {
     tool.run("diff absent absent --ranks 1")
         .exits(0)
         .lacks("no trace of rank 0");
-    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 (use --allow-mismatch to include it)";
+    let why = "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2; --allow-mismatch includes it";
     tool.run("diff foreign whole")
         .exits(1)
         .says("before: foreign, 1 rank, 4 steps\n")
         .notes(&format!("note: before: {why}"));
     let json = tool.run("diff foreign whole --json").exits(1).json();
     assert_eq!(json["excluded"][0]["label"], "1");
-    assert!(json["notes"].to_string().contains(why), "{json}");
+    let told = &json["diagnostics"][0];
+    assert_eq!(told["code"], "rank_left_out", "{json}");
+    let words = [&told["message"], &told["remedy"]].map(|text| text.as_str().unwrap_or(""));
+    assert_eq!(words.join("; "), why);
     tool.run("diff foreign whole --allow-mismatch")
         .exits(0)
         .says("before: foreign, 2 ranks, 8 steps\n")

@@ -288,7 +288,7 @@ fn a_network_that_cannot_be_scaled_is_named() {
         .exits(0)
         .notes("other/network.yml is ASTRA-sim's example");
     let ran = tool.run("scale run --ranks 8 -o other -f --json").exits(0);
-    assert!(ran.json()["notes"][0].is_string());
+    assert!(ran.json()["diagnostics"][0]["code"] == "network_assumed");
     let readme = String::from_utf8(tool.read("other/README.md")).expect("is text");
     assert!(readme.contains("is left out"), "{readme}");
 }

@@ -19,6 +19,7 @@ mod claims;
 mod completions;
 mod convert;
 mod damaged_rows;
+mod diagnostics;
 mod diff;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod failing_calls;

@@ -13,7 +13,7 @@ fn answer(tool: &Tool, line: &str) -> Value {
 fn drop_names(json: &mut Value) {
     match json {
         Value::Object(members) => {
-            for name in ["device_trace", "host_trace", "input", "file"] {
+            for name in ["device_trace", "host_trace", "input", "file", "files"] {
                 members.remove(name);
             }
             // a rank without a number is named after its file
@@ -23,7 +23,7 @@ fn drop_names(json: &mut Value) {
             members.values_mut().for_each(drop_names);
         }
         Value::Array(values) => {
-            values.retain(|value| !value.as_str().is_some_and(is_of_merged));
+            values.retain(|value| !value["message"].as_str().is_some_and(is_of_merged));
             values.iter_mut().for_each(drop_names);
         }
         Value::String(text) => {
@@ -35,7 +35,7 @@ fn drop_names(json: &mut Value) {
     }
 }
 
-/// Returns true for notes that only merged JSON has.
+/// Returns true for facts that only merged JSON has.
 fn is_of_merged(note: &str) -> bool {
     note.contains("merged JSON has only the data needed for linking")
 }
@@ -301,12 +301,11 @@ fn one_file_counts_of_a_rank_that_has_two() {
     for command in ["analyze", "replay", "ranks"] {
         let without_note = |line: &str| {
             let mut json = answer(&tool, line);
-            if let Some(notes) = json.pointer_mut("/0/notes").and_then(Value::as_array_mut) {
-                notes.retain(|note| {
-                    !note
-                        .as_str()
-                        .is_some_and(|note| note.contains("several files"))
-                });
+            if let Some(notes) = json
+                .pointer_mut("/0/diagnostics")
+                .and_then(Value::as_array_mut)
+            {
+                notes.retain(|told| told["code"] != "file_left_out");
             }
             json
         };

@@ -360,7 +360,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
     tool.file("ncu_rank_1.csv", metrics);
     tool.run("analyze job.sqlite --metrics ncu_rank_1.csv")
         .exits(0)
-        .notes("metrics of ncu_rank_1.csv are joined to 1 kernels");
+        .notes("metrics of ncu_rank_1.csv are joined to 1 kernel by name");
     tool.file("ncu.csv", metrics);
     tool.run("analyze job.sqlite --metrics ncu.csv")
         .exits(0)

@@ -144,11 +144,11 @@ fn what_the_manifest_lists_and_is_not_there_is_named() {
         .says("3 linked, 0 failed");
     let ran = tool.run("ranks run --json").exits(0).runs();
     assert!(
-        ran[0]["notes"][0]
+        ran[0]["diagnostics"][0]["message"]
             .as_str()
             .is_some_and(|note| note.contains(said)),
         "{}",
-        ran[0]["notes"]
+        ran[0]["diagnostics"]
     );
     ranks[3] = all(&[2], "").remove(0);
     ranks.extend(all(&[4, 5, 6, 7, 8, 9, 10, 11, 12], ""));

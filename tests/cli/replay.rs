@@ -383,7 +383,7 @@ fn damage_is_refused_only_under_strict() {
     tool.file("cut.json", &trace[..trace.len() - 40]);
     tool.run("replay cut.json")
         .exits(0)
-        .notes("note: the file is truncated");
+        .notes("note: damage: the file is truncated");
     tool.run("replay cut.json --strict")
         .exits(1)
         .complains(&["cut.json", "--strict"]);

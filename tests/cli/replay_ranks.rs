@@ -53,11 +53,11 @@ fn a_rule_that_only_some_runs_know_is_a_note_of_the_others() {
             .shell(&format!("$ETLINK replay two {rule} --json"))
             .exits(0);
         let json = ran.runs();
-        let notes = json[0]["notes"].to_string();
+        let notes = json[0]["diagnostics"].to_string();
         assert!(notes.contains(what), "{notes}");
         assert!(notes.contains("no rank 3"), "{notes}");
         assert_eq!(json[0]["explanation"], Value::Null);
-        let notes = json[1]["notes"].to_string();
+        let notes = json[1]["diagnostics"].to_string();
         assert!(!notes.contains(what), "{notes}");
     }
     // a name unknown to all runs
@@ -443,14 +443,16 @@ fn a_validation_says_what_is_odd_in_either_run() {
         }
     }
     let said = tool.run("replay --validate before after").exits(0);
-    said.notes("note: before: rank 1: the file is truncated")
+    said.notes("note: before: rank 1: damage: the file is truncated")
         .notes("note: after: no trace of rank 1");
     let json = tool
         .run("replay --validate before after --json")
         .exits(0)
         .json();
     assert!(
-        json["notes"].to_string().contains("after: no trace of"),
+        json["diagnostics"].as_array().is_some_and(|all| all
+            .iter()
+            .any(|told| told["code"] == "ranks_absent" && told["runs"] == json!(["after"]))),
         "{json}"
     );
     assert_eq!(json["excluded"], json!([]));
@@ -675,9 +677,9 @@ fn files_without_times_wait_for_each_other_too() {
         json!([{"from": 1, "to": 0, "by": "all_reduce 0 of ranks 0, 1", "at_ns": 200_000}]);
     assert_eq!(run["critical_path"]["crossings"], crossing);
     assert!(
-        run["notes"].to_string().contains("no start times"),
+        run["diagnostics"].to_string().contains("no start times"),
         "{}",
-        run["notes"]
+        run["diagnostics"]
     );
 }
 

@@ -153,20 +153,20 @@ fn traces_of_another_run_are_left_out() {
     }
     let json = tool.run("report run -o page.html --json").exits(1).json();
     assert_eq!(json["ranks"], 1);
+    let told = &json["diagnostics"][0];
     assert_eq!(
-        json["notes"][0],
-        "rank 1 is left out: it is from a run of 64 ranks; most others are from a run of 2 \
-            (use --allow-mismatch to include it)"
+        (&told["code"], &told["remedy"]),
+        (
+            &"rank_left_out".into(),
+            &"--allow-mismatch includes it".into()
+        )
     );
     let forced = tool
         .run("report run -o page.html --json --overwrite --allow-mismatch")
         .exits(0)
         .json();
     assert_eq!(forced["ranks"], 2);
-    assert_eq!(
-        forced["notes"][0],
-        "rank 1: included by --allow-mismatch: it is from a run of 64 ranks; most others are from a run of 2"
-    );
+    assert_eq!(forced["diagnostics"][0]["code"], "rank_mismatch");
 }
 
 /// A trace truncated before its device rows.
@@ -243,7 +243,7 @@ fn written_graphs_say_what_they_tell() {
     );
     let said = "host times of a written graph are times of slices; not reported: steps, linking, copy \
         sizes, grids, allocations, barriers and start times of Gloo";
-    assert_eq!(json["notes"][0], said);
+    assert_eq!(json["diagnostics"][0]["message"], said);
     tool.run("report sim/traces.1.et -o one.html")
         .exits(0)
         .notes(said)

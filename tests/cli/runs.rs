@@ -84,7 +84,7 @@ fn a_view_that_etlink_wrote_is_no_recording() {
     let ranks = tool.run("ranks in --json").exits(0).runs();
     assert_eq!(ranks[0]["ranks"].as_array().expect("ranks").len(), 2);
     assert_eq!(ranks[0]["excluded"].as_array().expect("a list").len(), 0);
-    let notes = ranks[0]["notes"].to_string();
+    let notes = ranks[0]["diagnostics"].to_string();
     assert!(notes.contains("rank2.trace.json"), "{notes}");
     tool.run("link --device in/rank2.trace.json")
         .exits(2)

@@ -118,8 +118,10 @@ fn an_appended_log_and_one_of_several_files_say_the_same() {
     tool.file("sim/log/log.log", [log.clone(), log.clone()].concat());
     let twice = document(&tool, "sim");
     assert_eq!(once["ranks"], twice["ranks"]);
-    let note = twice["notes"][0].as_str().expect("a note");
-    assert!(note.starts_with("the log has 2 simulations"), "{note}");
+    let told = &twice["diagnostics"][0];
+    let message = told["message"].as_str().expect("a message");
+    assert_eq!(told["code"], "log_incomplete");
+    assert!(message.starts_with("the log has 2 simulations"), "{told}");
     let lines: Vec<&[u8]> = log.split_inclusive(|byte| *byte == b'\n').collect();
     let (first, rest) = lines.split_at(12);
     let (second, third) = rest.split_at(12);
@@ -411,9 +413,10 @@ fn what_is_odd_in_the_recording_is_said() {
         .notes("note: absent: no trace of rank 1");
     let json = document(&tool, "sim --against absent");
     assert!(
-        json["notes"]
-            .to_string()
-            .contains("absent: no trace of rank 1"),
+        json["diagnostics"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|told| told["code"] == "ranks_absent"
+                && told["runs"] == serde_json::json!(["absent"]))),
         "{json}"
     );
     assert_eq!(json["excluded"], serde_json::json!([]));

@@ -175,7 +175,7 @@ fn what_is_left_to_do_is_said_at_the_end() {
         .exits(0)
         .notes("out/network.yml has 400 GB/s and 936.25 ns from ASTRA-sim's example")
         .notes("and the bound is 50 %")
-        .notes(". Replace it with your topology, then run the command in out/README.md");
+        .notes("; replace it with your topology, then run the command in out/README.md");
     let quiet = tool
         .run("merge {pairs}/ddp2-2.15.0 -o plain")
         .exits(0)

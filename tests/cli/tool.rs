@@ -262,6 +262,51 @@ impl Tool {
     }
 }
 
+/// Returns the first plural noun after the number 1, such as `1 nodes`. In `rank 1 waits`, the number is
+/// part of a name.
+fn plural_of_one(text: &str) -> Option<&str> {
+    static PLURAL: OnceLock<regex::Regex> = OnceLock::new();
+    let plural = PLURAL.get_or_init(|| {
+        let nouns = "nodes|waits|ranks|steps|calls|ops|rows|launches|edges|traces|kernels|files|threads|\
+                     streams|devices|collectives|others|lines|copies|events|messages|groups|deps|\
+                     entries|findings|faults|errors|slices|recordings|runs|folders|processes";
+        let name = "(?:[a-z]+#?|[0-9]+[,.…]| and|-)";
+        regex::Regex::new(&format!("({name} ?)?\\b1 (?:{nouns})\\b")).expect("a pattern")
+    });
+    let names = [
+        "rank", "ranks", "step", "thread", "stream", "device", "node", "group", "number", "of",
+    ];
+    plural.captures_iter(text).find_map(|found| {
+        let before = found.get(1).map_or("", |before| before.as_str()).trim();
+        let is_name =
+            names.contains(&before) || before.ends_with(|last: char| !last.is_alphabetic());
+        let is_name = is_name && !before.is_empty() || before == "and";
+        (!is_name).then(|| found.get(0).map_or("", |all| all.as_str()))
+    })
+}
+
+#[test]
+fn plurals_of_one_are_noticed() {
+    for text in [
+        "1 nodes",
+        "has 1 waits",
+        "(1 ranks)",
+        "whether 1 waits without delay",
+    ] {
+        assert!(plural_of_one(text).is_some(), "{text}");
+    }
+    for text in [
+        "1 node",
+        "11 nodes",
+        "rank 1 waits",
+        "ranks 0, 1 waits",
+        "0.1 steps",
+        "1  nodes",
+    ] {
+        assert_eq!(plural_of_one(text), None, "{text}");
+    }
+}
+
 impl Ran {
     fn new(line: &str, output: Output) -> Ran {
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -270,6 +315,8 @@ impl Ran {
         let shown =
             format!("$ etlink {line}\n-- exit {code}\n-- stdout\n{stdout}\n-- stderr\n{stderr}");
         assert!(!stderr.contains("panicked"), "{shown}");
+        let plural = plural_of_one(&stdout).or_else(|| plural_of_one(&stderr));
+        assert!(plural.is_none(), "{plural:?} in\n{shown}");
         Ran {
             code,
             stdout,

@@ -135,7 +135,7 @@ fn a_device_trace_without_observer_ids_says_that_matching_is_by_order() {
         .json();
     assert_eq!(ran["report"]["matched"]["order"], 396);
     assert!(
-        ran["report"]["notes"]
+        ran["report"]["diagnostics"]
             .to_string()
             .contains("no execution trace observer was running")
     );

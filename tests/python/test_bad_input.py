@@ -90,7 +90,7 @@ def test_a_rank_that_is_left_out_is_noted(tmp_path: Path) -> None:
     run = etlink.open(tmp_path)
     lines = run.table("host_ops").to_pylist()
     assert {line["rank"] for line in lines} == {0}
-    assert any("left out" in note for note in run.notes), run.notes
+    assert any("left out" in str(told) for told in run.diagnostics), run.diagnostics
     assert "left out" in repr(run) and "left out" in run._repr_html_()
 
 

@@ -64,8 +64,8 @@ def test_notes_name_no_options(tmp_path: Path) -> None:
         draw_rank(tmp_path, rank)
     run = etlink.open(tmp_path)
     run.table("kernels")
-    assert [note for note in run.notes if "left out" in note]
-    assert not [note for note in run.notes if "--" in note], run.notes
+    assert [told for told in run.diagnostics if told.code == "rank_left_out"]
+    assert not [told for told in run.diagnostics if "--" in str(told)], run.diagnostics
 
 
 def test_the_command_of_the_wheel_names_options() -> None:

@@ -92,7 +92,7 @@ def test_tables_are_those_of_one_process() -> None:
             shown = "analyze.collectives"
         assert table.name == name
         assert rows(table) == rows(run.table(shown)), name
-    assert set(analyzed.notes) == set(run.notes)
+    assert set(analyzed.diagnostics) == set(run.diagnostics)
     ranks = etlink.ray.ranks(TRACES, memory="1G", shards=5)
     assert {f"ranks.{name}" for name in ranks} == {
         name for name in run.tables if name.startswith("ranks.")
@@ -135,7 +135,7 @@ def test_a_report_names_a_rank_that_fails(broken) -> None:
     analyzed = etlink.ray.analyze(broken, memory="1G", shards=8)
     run = etlink.open(broken)
     assert rows(analyzed["steps"]) == rows(run.table("steps"))
-    assert set(analyzed.notes) == set(run.notes)
+    assert set(analyzed.diagnostics) == set(run.diagnostics)
     assert any("rank 7 is left out: " in note for note in analyzed.notes)
 
 

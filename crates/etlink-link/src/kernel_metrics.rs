@@ -12,8 +12,8 @@
 
 use crate::trace::LinkedTrace;
 use etlink_model::{
-    CallIdx, DeviceTrace, KernelMetric, KernelMetrics, MetricProfile, Names, ProfiledKernel,
-    ProfiledMetric, RowIdx, RowKind, TrackLabel,
+    CallIdx, DeviceTrace, Diagnostic, KernelMetric, KernelMetrics, MetricProfile, Names,
+    ProfiledKernel, ProfiledMetric, RowIdx, RowKind, TrackLabel, diagnostic,
 };
 use indexmap::IndexMap;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -38,22 +38,26 @@ pub struct MetricJoin {
 }
 
 impl MetricJoin {
-    /// Notes for the user about the join.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = vec![];
+    /// Returns diagnostics of an incomplete join.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        let mut found = vec![];
         if self.repeated > 0 {
-            notes.push(format!(
+            found.push(diagnostic!(
+                MetricsIncomplete,
                 "{} of {} kernels reuse the metrics of another launch of the same kernel and grid",
-                self.repeated, self.joined
+                self.repeated,
+                self.joined
             ));
         }
         if self.left_out > 0 {
-            notes.push(format!(
+            found.push(diagnostic!(
+                MetricsIncomplete,
                 "{} of {} kernels with metrics are not in this trace and are left out",
-                self.left_out, self.profiled
+                self.left_out,
+                self.profiled
             ));
         }
-        notes
+        found
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod counts;
 mod device;
+mod diagnostics;
 mod earlier_work;
 mod error;
 mod graph;
@@ -24,7 +25,6 @@ mod kernel_metrics;
 pub mod limits;
 mod lost_collectives;
 mod matching;
-mod notes;
 mod options;
 mod passive_threads;
 pub mod ranks;
@@ -202,8 +202,12 @@ pub fn link(
     trace.row_call = launches.row_call;
     trace.row_op = launches.row_op;
     trace.row_no_launch = launches.no_launch;
-    notes::about_device(trace.host.as_ref(), &trace.device, &mut trace.report.notes);
-    notes::about_clocks(&mut trace.report);
+    diagnostics::about_device(
+        trace.host.as_ref(),
+        &trace.device,
+        &mut trace.report.diagnostics,
+    );
+    diagnostics::about_clocks(&mut trace.report);
     trace.report.anomalies = anomalies;
     counts::count_trace(&mut trace);
     Ok(trace)

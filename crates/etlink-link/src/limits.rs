@@ -155,6 +155,10 @@ pub(crate) const LOST_OF_ALL: i64 = 100;
 /// failed.
 pub(crate) const FEW_LOST: i64 = 2;
 
+/// Minimum number of names of ops that show lost calls: ops of a single name, such as the steps of an
+/// optimizer's counters, may work on the host in one place alone.
+pub(crate) const LEAST_SILENT_NAMES: usize = 3;
+
 /// Maximum number of ranges climbed to find the parent of an op that the innermost range does not
 /// enclose. Bounds the sweep.
 pub(crate) const MAX_CLIMB: usize = 64;

@@ -4,7 +4,7 @@ use crate::device::capture::CaptureReport;
 use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::{EdgeKind, MatchRule, NoLaunch, NodeKind};
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_model::{Anomalies, DurationNs, GlobalRank};
+use etlink_model::{Anomalies, Diagnostic, DurationNs, GlobalRank};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -66,16 +66,14 @@ pub struct RecordingOverhead {
 #[derive(Clone, Debug, Default, Serialize, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkReport {
-    /// Most important notes for the reader, one sentence each.
-    pub notes: Vec<String>,
+    /// Most important facts for the reader, besides the anomalies.
+    pub diagnostics: Vec<Diagnostic>,
     /// Rank, as given by the user or the traces.
     pub rank: Option<GlobalRank>,
     /// World size, from the device trace.
     pub world_size: Option<i64>,
     /// Schema of the host trace.
     pub host_schema: Option<String>,
-    /// True if the two traces are of two runs of one program.
-    pub two_runs: bool,
     /// Overhead of recording in the times of the host, if it is large or was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overhead: Option<RecordingOverhead>,

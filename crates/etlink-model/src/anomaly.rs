@@ -1,5 +1,7 @@
 //! Anomalies of an input: kind, severity, count and first place. Damage is data, not an error.
 
+use crate::diagnostic::{Diagnostic, DiagnosticCode};
+use crate::time::time_text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
@@ -9,7 +11,20 @@ use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 /// Severity of an anomaly in an input or of a finding in an output, mildest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    BorshSerialize,
+    BorshDeserialize,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -32,6 +47,9 @@ macro_rules! anomalies {
         pub enum AnomalyKind { $($(#[$doc])+ $name,)* }
 
         impl AnomalyKind {
+            /// All kinds.
+            pub const ALL: &[AnomalyKind] = &[$(AnomalyKind::$name,)*];
+
             /// Returns the severity of this kind.
             pub fn severity(self) -> Severity {
                 match self { $(AnomalyKind::$name => Severity::$severity,)* }
@@ -184,6 +202,10 @@ anomalies! {
          is unknown";
     /// A launch call without a row.
     LaunchWithoutRow = Damage, "launches without a device row: the recorder lost their rows";
+    /// Ops without a launch, where correlation ids are missing.
+    OpWithoutLaunch = Damage,
+        "ops without a launch, which launch device work elsewhere, where correlation ids are missing: \
+         the recorder lost calls and their rows";
     /// Messages in the recorder's log about lost events.
     RecorderLost = Damage, "recorder messages about lost events";
     /// Messages in the recorder's log about devices it could not record, in a trace without device
@@ -240,6 +262,28 @@ impl Anomaly {
         self.of_device_ns = self.of_device_ns.saturating_add(later.of_device_ns);
         self.first = self.first.take().or(later.first);
     }
+
+    /// Describes an anomaly of `kind`, of damage with its share and its first place.
+    fn describe(&self, kind: AnomalyKind) -> String {
+        if kind.severity() < Severity::Damage {
+            return counted_text(self.count, kind.describe());
+        }
+        let mut facts = vec![match self.of {
+            0 => self.count.to_string(),
+            of => format!("{} of {of}", self.count),
+        }];
+        if self.device_ns > 0 {
+            let share = self.device_ns as f64 / self.of_device_ns.max(1) as f64;
+            let [part, whole] = [self.device_ns, self.of_device_ns]
+                .map(|ns| time_text(i64::try_from(ns).unwrap_or(i64::MAX)));
+            facts.push(format!(
+                "{part} of {whole} of device time, {:.1} %",
+                100.0 * share
+            ));
+        }
+        facts.extend(self.first.iter().map(|first| format!("first: {first}")));
+        format!("{} ({})", kind.describe(), facts.join(", "))
+    }
 }
 
 /// Returns a description with its count: `3 nodes whose id another node has`. A description of the
@@ -250,6 +294,9 @@ pub fn counted_text(count: u64, description: &str) -> String {
         .any(|article| description.starts_with(article));
     if is_of_file && count <= 1 {
         description.to_owned()
+    } else if count == 1 {
+        // Descriptions are plural.
+        format!("{description} (1)")
     } else {
         format!("{count} {description}")
     }
@@ -319,6 +366,16 @@ impl Anomalies {
         // Kinds are stored in input order; reports list them in the same order for all inputs.
         all.sort_by_key(|(kind, _)| *kind);
         all.into_iter()
+    }
+
+    /// Returns a diagnostic per kind of this severity, in the order of [`AnomalyKind`].
+    pub fn diagnostics(&self, severity: Severity) -> impl Iterator<Item = Diagnostic> {
+        let kinds = self
+            .iter()
+            .filter(move |(kind, _)| kind.severity() == severity);
+        kinds.map(|(kind, anomaly)| {
+            Diagnostic::new(DiagnosticCode::Anomaly(kind), anomaly.describe(kind))
+        })
     }
 
     /// Returns true if any anomaly of at least `severity` occurred.

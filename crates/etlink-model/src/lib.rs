@@ -1,5 +1,5 @@
 //! Shared vocabulary of all crates: ids, times, names, the host trace and the device trace as
-//! columns, and the anomalies found while reading.
+//! columns, the anomalies found while reading, and diagnostics.
 //!
 //! ```text
 //! HostTrace    PyTorch execution trace: a tree of ops without times, with tensors
@@ -14,6 +14,7 @@ mod anomaly;
 mod collective;
 mod columns;
 mod device;
+mod diagnostic;
 mod host;
 mod host_version;
 mod ids;
@@ -43,6 +44,7 @@ pub use device::{
     RuntimeCall, RuntimeCalls, StreamOp, StreamOps, SyncRow, SyncRows, ThreadWait, ThreadWaits,
     TrackLabel,
 };
+pub use diagnostic::{Diagnostic, DiagnosticCode};
 pub use host::{HostHeader, HostNode, HostNodes, HostTrace, TextSpan, ValueList};
 pub use host_version::HostVersion;
 pub use ids::{
@@ -59,4 +61,4 @@ pub use names::{Names, RawNameCache};
 pub use places::IndexByValue;
 pub use step::{MarkedStep, SlicedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
-pub use time::{CommonNs, DurationNs, TimeNs, UnixNs};
+pub use time::{CommonNs, DurationNs, TimeNs, UnixNs, time_text};

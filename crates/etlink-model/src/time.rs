@@ -141,3 +141,12 @@ impl std::iter::Sum for DurationNs {
         total
     }
 }
+/// Returns a time in a suitable unit.
+pub fn time_text(ns: i64) -> String {
+    match ns.unsigned_abs() {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}

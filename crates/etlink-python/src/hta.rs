@@ -1,6 +1,7 @@
 //! HTA's tables of named files, for `etlink.hta`.
 
 use crate::run::check_files_exist;
+use crate::run::diagnostics_json;
 use crate::table::{Table, TableSource};
 use crate::worker::run_cancellable;
 use etlink::documents::{HtaDocument, HtaQuery};
@@ -55,10 +56,10 @@ impl HtaHandle {
         files.map(|(rank, file)| (rank, file.clone())).collect()
     }
 
-    /// Notes on the files.
+    /// Diagnostics of the files, as JSON.
     #[getter]
-    fn notes(&self) -> Vec<String> {
-        self.document.notes().to_vec()
+    fn diagnostics(&self) -> PyResult<String> {
+        diagnostics_json(self.document.diagnostics())
     }
 
     /// Returns the result of `get_profiler_steps`.

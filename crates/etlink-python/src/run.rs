@@ -9,11 +9,12 @@ use etlink::documents::{
     ReplayDocument, ReplayQuery, RunQuery, TopDocument, TraceDocument, findings_of_run,
     report_page, write_chakra, write_timeline,
 };
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure};
 use etlink_run::storage::{self, path_without_secrets};
 use etlink_run::{Overhead, ReadCache, Run, RunError, RunOptions, RunSource};
 use etlink_tables::TraceTable;
 use etlink_torch::RankSelection;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,8 +47,13 @@ struct Documents {
 struct OpenRun {
     query: RunQuery,
     ranks: Vec<RankRow>,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     documents: Documents,
+}
+
+/// Returns diagnostics as JSON, which the Python package turns into its own objects.
+pub(crate) fn diagnostics_json(told: &[Diagnostic]) -> PyResult<String> {
+    serde_json::to_string(told).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// A run, until it is closed.
@@ -112,10 +118,10 @@ impl RunHandle {
         Ok(self.opened(py)?.ranks.clone())
     }
 
-    /// Notes on the files, and on the data read so far.
+    /// Diagnostics of the files, and of the data read so far, as JSON.
     #[getter]
-    fn notes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(self.opened(py)?.all_notes())
+    fn diagnostics(&self, py: Python<'_>) -> PyResult<String> {
+        diagnostics_json(&self.opened(py)?.all_diagnostics())
     }
 
     /// Returns the names of all tables.
@@ -252,17 +258,17 @@ impl OpenRun {
         if ranks.is_empty() {
             return Err(RunError::NoRankAsked.into());
         }
-        let notes = run.files().notes.clone();
+        let diagnostics = run.files().diagnostics.clone();
         Ok(OpenRun {
             query,
             ranks,
-            notes,
+            diagnostics,
             documents: Documents::default(),
         })
     }
 
-    /// Returns the notes of the files and of all existing documents, each once.
-    fn all_notes(&self) -> Vec<String> {
+    /// Returns the diagnostics of the files and of all existing documents, each once.
+    fn all_diagnostics(&self) -> Vec<Diagnostic> {
         let Documents {
             analyzed,
             ranks,
@@ -271,24 +277,18 @@ impl OpenRun {
             ops,
             traces,
         } = &self.documents;
-        let mut notes = self.notes.clone();
-        // without waiting: a document that is being made has no notes yet
+        let mut told = self.diagnostics.clone();
+        // without waiting: a document that is being made has no diagnostics yet
         if let Ok(analyzed) = analyzed.try_lock() {
-            notes.extend(analyzed.iter().flat_map(|(_, made)| made.notes()));
+            told.extend(analyzed.iter().flat_map(|(_, made)| made.diagnostics()));
         }
-        notes.extend(made_already(ranks).map_or(vec![], |made| made.notes()));
-        notes.extend(made_already(findings).map_or(vec![], |made| made.notes.clone()));
-        notes.extend(made_already(top).map_or(vec![], |made| made.notes()));
-        notes.extend(made_already(ops).map_or(vec![], |made| made.notes()));
-        notes.extend(made_already(traces).map_or(vec![], |made| made.notes().to_vec()));
-        // documents of the same files have mostly the same notes
-        let mut each_once: Vec<String> = vec![];
-        for note in notes {
-            if !each_once.contains(&note) {
-                each_once.push(note);
-            }
-        }
-        each_once
+        told.extend(made_already(ranks).map_or(vec![], |made| made.diagnostics()));
+        told.extend(made_already(findings).map_or(vec![], |made| made.diagnostics.clone()));
+        told.extend(made_already(top).map_or(vec![], |made| made.diagnostics()));
+        told.extend(made_already(ops).map_or(vec![], |made| made.diagnostics()));
+        told.extend(made_already(traces).map_or(vec![], |made| made.diagnostics().to_vec()));
+        // documents of the same files have mostly the same diagnostics
+        Diagnostic::merge(told)
     }
 
     fn table(&self, name: &str, sequences_of: Option<String>, call: Call) -> Result<TableSource> {

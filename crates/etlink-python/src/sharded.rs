@@ -131,8 +131,8 @@ impl ShardedRun {
         })
     }
 
-    /// Returns the tables of `analyze`, and their notes.
-    fn analyze(&self, py: Python<'_>) -> PyResult<(Vec<Table>, Vec<String>)> {
+    /// Returns the tables of `analyze`, and their diagnostics as JSON.
+    fn analyze(&self, py: Python<'_>) -> PyResult<(Vec<Table>, String)> {
         let query = self.query(None);
         let analyze = self.analyze.clone();
         run_cancellable(py, move |call| {
@@ -144,18 +144,20 @@ impl ShardedRun {
                 _ => true,
             });
             let tables = names.map(|name| named(name, document.table(name)?));
-            Ok((tables.collect::<Result<_>>()?, document.notes()))
+            let told = serde_json::to_string(&document.diagnostics())?;
+            Ok((tables.collect::<Result<_>>()?, told))
         })
     }
 
-    /// Returns the tables of `ranks`, and their notes.
-    fn ranks(&self, py: Python<'_>) -> PyResult<(Vec<Table>, Vec<String>)> {
+    /// Returns the tables of `ranks`, and their diagnostics as JSON.
+    fn ranks(&self, py: Python<'_>) -> PyResult<(Vec<Table>, String)> {
         let query = self.query(None);
         run_cancellable(py, move |call| {
             let document = RanksDocument::read(&query(call))?;
             let names = RanksDocument::TABLES.into_iter();
             let tables = names.map(|name| named(name, document.table(name)?));
-            Ok((tables.collect::<Result<_>>()?, document.notes()))
+            let told = serde_json::to_string(&document.diagnostics())?;
+            Ok((tables.collect::<Result<_>>()?, told))
         })
     }
 

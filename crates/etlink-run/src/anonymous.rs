@@ -84,7 +84,8 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
     let mut names = Names::default();
     let (mut files, mut labels) = (vec![], BTreeSet::new());
     let mut refused = vec![];
-    let mut not_copied = run.files().unused.clone();
+    let unused = run.files().unused.iter();
+    let mut not_copied: Vec<String> = unused.map(ToString::to_string).collect();
     for (number, rank) in run.ranks().enumerate() {
         let traces = rank.files();
         // a file's own name may tell something, and two files may claim one rank

@@ -22,7 +22,7 @@ mod twins;
 mod unexported;
 
 pub use crate::run_files::{
-    FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, is_of_no_run,
+    FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, unreadable_file,
 };
 
 use crate::error::RunError;
@@ -33,13 +33,13 @@ use crate::manifest::{RunManifest, unlisted};
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
 use crate::rank_rule::RankRule;
-use crate::run_files::unreadable_note;
 use crate::storage;
 use crate::text;
 use crate::text::{file_name, has_ending};
 use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
 use copies::leave_out_copies;
 use dumps::DumpNames;
+use etlink_model::{Diagnostic, diagnostic};
 use layouts::{join_folders, rank_of_folder};
 use measured::{StrayMeasurements, give_metrics};
 use recorded::{RUNS_APART_NS, separate_processes};
@@ -100,8 +100,9 @@ pub fn note_unreadable(runs: &mut [RunFiles], unreadable: &[FileError]) {
     let Some(first) = runs.first_mut() else {
         return;
     };
-    first.has_unreadable |= !unreadable.is_empty();
-    first.notes.extend(unreadable.iter().map(unreadable_note));
+    first
+        .diagnostics
+        .extend(unreadable.iter().map(unreadable_file));
 }
 
 /// Files found in a folder and its subfolders.
@@ -203,9 +204,9 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             });
         }
         if let Some(run) = found.first_mut() {
-            run.notes
+            run.diagnostics
                 .extend(twins.into_iter().chain(passed_by(written)));
-            run.notes.extend(packed_note(packed));
+            run.diagnostics.extend(packed_note(packed));
         }
         for mut run in found {
             unique_labels(&mut run.ranks);
@@ -247,13 +248,13 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
     let mut unreadable = vec![];
     let mut runs = sort_out(&place, PathBuf::new(), files, false, &mut unreadable).runs;
     if let Some(run) = runs.first_mut() {
-        run.notes.extend(twins);
+        run.diagnostics.extend(twins);
     }
     for run in &mut runs {
         unique_labels(&mut run.ranks);
         // folders contain all kinds of files, but an explicitly named file must not be ignored
         // silently
-        run.notes.append(&mut run.unused);
+        run.diagnostics.append(&mut run.unused);
     }
     runs.retain(|run| !run.ranks.is_empty());
     match unreadable.into_iter().next() {
@@ -265,7 +266,7 @@ pub fn sort_out_files(mut files: Vec<PathBuf>) -> Result<Vec<RunFiles>, RunError
 }
 
 /// Drops duplicate files: compressed copies, and traces generated from a profile.
-fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     let (files, mut notes) = without_packed_twins(files);
     let (files, drawn) = without_drawn_profiles(files);
     notes.extend(drawn);
@@ -274,7 +275,7 @@ fn without_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
 
 /// Drops trace JSON that XLA's profiler generates next to each profile (`<host>.xplane.pb`,
 /// `<host>.trace.json.gz`, `perfetto_trace.json.gz`): the profile contains more.
-fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     let mut drawn = BTreeSet::new();
     for file in &files {
         let name = file_name(file);
@@ -291,7 +292,10 @@ fn without_drawn_profiles(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
     let (twins, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| drawn.contains(file));
     let note = |twin: &PathBuf| {
         let name = twin.display();
-        format!("ignoring {name}: generated from the .xplane.pb next to it")
+        diagnostic!(
+            FileLeftOut,
+            "ignoring {name}: generated from the .xplane.pb next to it"
+        )
     };
     (files, twins.iter().map(note).collect())
 }
@@ -302,26 +306,31 @@ fn is_profile(path: &Path) -> bool {
 }
 
 /// Returns a note on archives that are ignored next to traces.
-fn packed_note(mut packed: Vec<String>) -> Option<String> {
+fn packed_note(mut packed: Vec<String>) -> Option<Diagnostic> {
     packed.sort();
     let first = packed.first()?;
     let others = match packed.len() {
         1 => String::new(),
         more => format!(" and {} more archives", more - 1),
     };
-    Some(format!(
-        "ignoring {first}{others}: archives in a folder are not opened; give the archive itself, or \
-         unpack it"
-    ))
+    let ignored = diagnostic!(
+        FileIgnored,
+        "ignoring {first}{others}: archives in a folder are not opened"
+    );
+    Some(ignored.advise("give the archive itself, or unpack it"))
 }
 
 /// Returns a note on written graphs that are ignored next to traces.
-fn passed_by(mut written: Vec<String>) -> Option<String> {
+fn passed_by(mut written: Vec<String>) -> Option<Diagnostic> {
     written.sort();
     let first = written.first()?;
     Some(match written.len() {
-        1 => format!("ignoring {first}: the folder also contains recordings"),
-        more => format!(
+        1 => diagnostic!(
+            FileIgnored,
+            "ignoring {first}: the folder also contains recordings"
+        ),
+        more => diagnostic!(
+            FileIgnored,
             "ignoring {first} and {} more .et files: the folder also contains recordings",
             more - 1
         ),
@@ -417,21 +426,23 @@ fn sort_out(
         RunManifest::of(place)
     };
     let listed = listed.unwrap_or_else(|why| {
-        run.notes.push(why);
+        run.diagnostics
+            .push(diagnostic!(ManifestUnreadable, "{why}"));
         None
     });
     if listed.is_none() && !files.is_empty() {
-        run.notes.extend(unlisted(place));
+        run.diagnostics.extend(unlisted(place));
     }
     let mut candidates: Vec<TraceCandidate> = vec![];
     for file in files {
-        candidates.extend(look_at(file, &mut run.notes, unreadable));
+        candidates.extend(look_at(file, &mut run.diagnostics, unreadable));
     }
-    number_by_order(&mut candidates, &mut run.notes);
-    note_reports(&candidates, &mut run.notes);
+    number_by_order(&mut candidates, &mut run.diagnostics);
+    note_reports(&candidates, &mut run.diagnostics);
     candidates.retain(|candidate| {
         if candidate.is_view {
-            run.notes.push(format!(
+            run.diagnostics.push(diagnostic!(
+                FileLeftOut,
                 "{} is left out: it is a view that etlink wrote, not a recording",
                 file_name(&candidate.path)
             ));
@@ -442,10 +453,10 @@ fn sort_out(
     if let Some(listed) = &listed {
         candidates
             .iter_mut()
-            .for_each(|candidate| candidate.ask_manifest(listed, &mut run.notes));
+            .for_each(|candidate| candidate.ask_manifest(listed, &mut run.diagnostics));
     }
-    leave_out_copies(&mut candidates, &mut run.notes);
-    let may_be_cycles = separate_processes(&mut candidates, &mut run.notes);
+    leave_out_copies(&mut candidates, &mut run.diagnostics);
+    let may_be_cycles = separate_processes(&mut candidates, &mut run.diagnostics);
     if wants_cycles {
         give_folder_rank(place, &mut candidates);
     }
@@ -492,7 +503,8 @@ fn sort_out(
             }
             kind => {
                 let (name, what) = (file_name(&candidate.path), kind.describe());
-                run.unused.push(format!("{name} is {what}: not used"));
+                run.unused
+                    .push(diagnostic!(FileIgnored, "{name} is {what}: not used"));
                 continue;
             }
         };
@@ -530,7 +542,7 @@ fn sort_out(
             logs,
         };
     };
-    run.notes.push(split.note);
+    run.diagnostics.push(split.note);
     let mut runs = vec![];
     for cycle in split.cycles {
         let mut own = if runs.is_empty() {
@@ -549,10 +561,12 @@ fn sort_out(
         others.note(first, lacking);
         for file in metrics {
             let name = file_name(&file.path);
-            first.notes.push(format!(
-                "{name} has kernel metrics, but the folder has several cycles: not used; give the file with \
-                 the trace of one cycle"
-            ));
+            let unused = diagnostic!(
+                MeasurementNotUsed,
+                "{name} has kernel metrics, but the folder has several cycles: not used"
+            );
+            let remedy = "give the file with the trace of one cycle";
+            first.diagnostics.push(unused.advise(remedy));
         }
     }
     SortedFolder {
@@ -605,15 +619,19 @@ impl OtherFiles {
             .partition(|name| lacking.is_some() && is_named_so(name));
         let unused = others
             .iter()
-            .map(|name| format!("{name} is {what}: not used"));
+            .map(|name| diagnostic!(FileIgnored, "{name} is {what}: not used"));
         run.unused.extend(unused);
         let (Some(first), Some(lacking)) = (traces.first(), lacking) else {
             return;
         };
         let lacking = lacking.describe(traces.len());
-        run.notes.push(match traces.len() {
-            1 => format!("{first} is {what}: it may be damaged, and {lacking}"),
-            several => format!(
+        run.diagnostics.push(match traces.len() {
+            1 => diagnostic!(
+                FileUnknown,
+                "{first} is {what}: it may be damaged, and {lacking}"
+            ),
+            several => diagnostic!(
+                FileUnknown,
                 "{several} files, such as {first}, are {what}: they may be damaged, and {lacking}"
             ),
         });
@@ -627,20 +645,23 @@ impl OtherFiles {
             let what = InputKind::EtPlus.describe();
             let unused = merged
                 .iter()
-                .map(|name| format!("{name} is {what}: not used"));
+                .map(|name| diagnostic!(FileIgnored, "{name} is {what}: not used"));
             run.unused.extend(unused);
             return;
         }
-        run.notes.push(match merged.len() {
-            1 => format!(
-                "ignoring {first}, which is merged JSON (ET+): the folder also contains recordings; to read \
-                 it, move it to its own folder"
+        let ignored = match merged.len() {
+            1 => diagnostic!(
+                FileIgnored,
+                "ignoring {first}, which is merged JSON (ET+): the folder also contains recordings"
             ),
-            several => format!(
+            several => diagnostic!(
+                FileIgnored,
                 "ignoring {several} files of merged JSON (ET+), such as {first}: the folder also contains \
-                 recordings; to read them, move them to their own folder"
+                 recordings"
             ),
-        });
+        };
+        let remedy = "to read merged JSON, move it to its own folder";
+        run.diagnostics.push(ignored.advise(remedy));
     }
 }
 
@@ -701,10 +722,10 @@ fn fill_run(
 ) {
     let usual_ns = usual_start(&by_rank);
     for (rank, [hosts, mut devices]) in by_rank {
-        let host = pick_file(rank, "host", hosts, &mut loose, &mut run.notes);
+        let host = pick_file(rank, "host", hosts, &mut loose, &mut run.diagnostics);
         let has_devices = !devices.is_empty();
-        leave_out_earlier(rank, &mut devices, usual_ns, &mut run.notes);
-        let device = pick_file(rank, "device", devices, &mut loose, &mut run.notes);
+        leave_out_earlier(rank, &mut devices, usual_ns, &mut run.diagnostics);
+        let device = pick_file(rank, "device", devices, &mut loose, &mut run.diagnostics);
         // both may be loose, if several files claim the rank
         if host.is_some() || device.is_some() {
             let known = device.as_ref().or(host.as_ref());
@@ -721,19 +742,18 @@ fn fill_run(
         }
     }
     let swapped = pair_by_process(&mut run.ranks, &facts.inside);
-    run.notes.extend(swapped);
+    run.diagnostics.extend(swapped);
     let conflict = settle_ranks(&mut run.ranks, &facts.inside);
-    run.notes.extend(conflict);
+    run.diagnostics.extend(conflict);
     adopt_loose(run, loose);
     if !run.ranks.is_empty()
         && let Some(listed) = listed
     {
-        run.notes
+        run.diagnostics
             .extend(listed.describe_ranks(&mut run.ranks, facts.world_size));
         let apart = listed.apart_note(&run.ranks);
-        run.are_apart = apart.is_some();
         run.part = listed.job_part(&run.ranks);
-        run.notes.extend(apart);
+        run.diagnostics.extend(apart);
     }
 }
 
@@ -755,7 +775,7 @@ fn leave_out_earlier(
     rank: i64,
     devices: &mut Vec<TraceCandidate>,
     usual_ns: Option<i64>,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
 ) {
     let is_far = |one: &TraceCandidate| {
         let start_ns = one.inside.recorder.start_ns;
@@ -769,7 +789,8 @@ fn leave_out_earlier(
         return;
     }
     for one in devices.extract_if(.., |one| is_far(one)) {
-        notes.push(format!(
+        notes.push(diagnostic!(
+            FileLeftOut,
             "{} is left out: it claims rank {rank}, but was recorded at another time than the other ranks",
             file_name(&one.path)
         ));
@@ -784,7 +805,7 @@ fn pick_file(
     kind: &str,
     mut all: Vec<TraceCandidate>,
     loose: &mut Vec<TraceCandidate>,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
 ) -> Option<TraceCandidate> {
     let names = |all: &[TraceCandidate]| -> String {
         let names: Vec<String> = all.iter().map(|one| file_name(&one.path)).collect();
@@ -793,7 +814,8 @@ fn pick_file(
     let is_kineto = |one: &TraceCandidate| one.kind == InputKind::KinetoTrace;
     if all.iter().any(is_kineto) && !all.iter().all(is_kineto) {
         let others: Vec<_> = all.extract_if(.., |one| !is_kineto(one)).collect();
-        notes.push(format!(
+        notes.push(diagnostic!(
+            FileIgnored,
             "rank {rank} has a Kineto trace, so traces of other recorders ({}) are left out",
             names(&others)
         ));
@@ -802,13 +824,15 @@ fn pick_file(
         loose.extend(all.extract_if(.., |one| one.variant));
     }
     if all.len() > 1 {
-        notes.push(format!(
-            "{} {kind} traces claim rank {rank} ({}): none is joined with the other ranks; keep one \
-            of them, put their ranks in their names, or put each run in its own \
-            folder",
+        let claimed = diagnostic!(
+            RankUnclear,
+            "{} {kind} traces claim rank {rank} ({}): none is joined with the other ranks",
             all.len(),
             names(&all)
-        ));
+        );
+        let remedy = "keep one of them, put their ranks in their names, or put each run in its own \
+                      folder";
+        notes.push(claimed.advise(remedy));
         loose.append(&mut all);
     }
     all.pop()
@@ -819,7 +843,7 @@ fn pick_file(
 fn pair_by_process(
     ranks: &mut [RankFiles],
     inside: &BTreeMap<DevicePlace, Inside>,
-) -> Option<String> {
+) -> Option<Diagnostic> {
     let process_of = |path: &Option<PathBuf>| {
         let place = (path.clone()?, None);
         inside.get(&place)?.recorder.process
@@ -851,7 +875,8 @@ fn pair_by_process(
         return None;
     }
     let name = |path: &Option<PathBuf>| path.as_deref().map(file_name).unwrap_or_default();
-    let note = format!(
+    let note = diagnostic!(
+        RanksInferred,
         "{} device traces belong to other host traces than their names state ({} is from the process \
          of {}): each is paired with the host trace of its process",
         moves.len(),
@@ -867,7 +892,10 @@ fn pair_by_process(
 
 /// Resolves contradictions between the ranks in names and traces. Takes the ranks of the traces if
 /// these are of one run and distinct, and otherwise the ranks of the names. Returns a note.
-fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>) -> Option<String> {
+fn settle_ranks(
+    ranks: &mut [RankFiles],
+    inside: &BTreeMap<DevicePlace, Inside>,
+) -> Option<Diagnostic> {
     let said = |found: &RankFiles| {
         found
             .device
@@ -911,7 +939,8 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         .collect();
     // two traces of one rank are copies, which only their names distinguish
     if distinct.len() < ranks.len() {
-        return Some(format!(
+        return Some(diagnostic!(
+            RankUnclear,
             "{which}), but the reported ranks are inconsistent: the names are used"
         ));
     }
@@ -922,7 +951,8 @@ fn settle_ranks(ranks: &mut [RankFiles], inside: &BTreeMap<DevicePlace, Inside>)
         (found.rank, found.label) = (own, own.map_or(String::new(), |rank| rank.to_string()));
     }
     ranks.sort_by_key(|found| found.rank);
-    Some(format!(
+    Some(diagnostic!(
+        RanksInferred,
         "{which}): the reported ranks are consistent and are used"
     ))
 }

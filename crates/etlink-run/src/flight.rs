@@ -7,7 +7,7 @@ use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::run_files::FlightFolder;
 use crate::text;
 use etlink_formats::flight_recorder::{FlightDump, FlightMatches, add_collectives};
-use etlink_model::{DeviceTrace, Failure, Severity};
+use etlink_model::{DeviceTrace, Diagnostic, Failure, Severity, diagnostic};
 use std::path::Path;
 
 /// Finds the dumps in `root` and its subfolders that are not next to traces, by folder.
@@ -66,7 +66,7 @@ pub(crate) fn describe_collectives(
     dump: Option<&Path>,
     device: &mut DeviceTrace,
     progress: &Progress,
-) -> Vec<String> {
+) -> Vec<Diagnostic> {
     let Some(path) = dump else {
         return vec![];
     };
@@ -74,18 +74,17 @@ pub(crate) fn describe_collectives(
         Ok(dump) => dump,
         Err(error) => {
             let why = text::error_chain(&error);
-            return vec![format!("{why}; the dump is not used")];
+            return vec![diagnostic!(DumpNotUsed, "{why}; the dump is not used")];
         }
     };
     let matches = add_collectives(device, &dump);
     let mut notes = vec![matches_note(&matches)];
-    if let Some(damage) = text::damage(&dump.anomalies) {
-        notes.push(format!("{}: {damage}", input::display_name(path)));
-    }
+    let damage = dump.anomalies.diagnostics(Severity::Damage);
+    notes.extend(damage.map(|one| one.of_file(input::display_name(path))));
     notes
 }
 
-fn matches_note(matches: &FlightMatches) -> String {
+fn matches_note(matches: &FlightMatches) -> Diagnostic {
     let FlightMatches {
         ops,
         by_time,
@@ -95,16 +94,20 @@ fn matches_note(matches: &FlightMatches) -> String {
         ..
     } = *matches;
     if is_other_run {
-        return "the flight recorder dump next to the trace is not used: it has no collective within the trace's \
-                time. The dump is truncated or from another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), \
-                or the trace has only Gloo sends and receives, which PyTorch does not keep. \
-                For a hang, run `etlink ranks` on a folder with only the dumps"
-            .to_owned();
+        return diagnostic!(
+            DumpNotUsed,
+            "the flight recorder dump next to the trace is not used: it has no collective within the trace's \
+             time. The dump is truncated or from another run, its buffer was too small (TORCH_FR_BUFFER_SIZE), \
+             or the trace has only Gloo sends and receives, which PyTorch does not keep"
+        )
+        .advise("for a hang, run `etlink ranks` on a folder with only the dumps");
     }
     if ops == 0 {
-        return "the flight recorder dump next to the trace is not needed: the trace has records of its \
-                collectives, or no collectives"
-            .to_owned();
+        return diagnostic!(
+            DumpNotUsed,
+            "the flight recorder dump next to the trace is not needed: the trace has records of its \
+             collectives, or no collectives"
+        );
     }
     let known = by_time + by_order;
     let mut note = format!(
@@ -115,5 +118,5 @@ fn matches_note(matches: &FlightMatches) -> String {
     if other_sizes > 0 {
         note += &format!("; {other_sizes} are not used because sizes differ");
     }
-    note
+    diagnostic!(DumpMatched, "{note}")
 }

@@ -11,7 +11,7 @@ use crate::text::file_name;
 use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
-use etlink_model::{Failure, GlobalRank};
+use etlink_model::{Diagnostic, Failure, GlobalRank, diagnostic};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -101,20 +101,25 @@ impl GraphSet {
         others.insert(0, before);
     }
 
-    /// Returns notes on files that are not read.
-    pub fn notes(&self) -> Vec<String> {
+    /// Returns diagnostics of files that are not read.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
         let notes = [self.passed_by_note(), self.without_traces_note()];
         notes.into_iter().flatten().collect()
     }
 
     /// Returns a note on ranks that are excluded because they lack traces.
-    pub(crate) fn without_traces_note(&self) -> Option<String> {
+    pub(crate) fn without_traces_note(&self) -> Option<Diagnostic> {
         let (_, file) = self.without_traces.first_key_value()?;
         let ranks: Vec<GlobalRank> = rank_numbers(&self.without_traces);
         let file = file_name(file);
         Some(match ranks.len() {
-            1 => format!("rank {} is left out: {file} has no traces", ranks[0]),
-            _ => format!(
+            1 => diagnostic!(
+                RankLeftOut,
+                "rank {} is left out: {file} has no traces",
+                ranks[0]
+            ),
+            _ => diagnostic!(
+                RankLeftOut,
                 "ranks {} are left out: their files, such as {file}, have no traces",
                 first_ranks(&ranks)
             ),
@@ -123,7 +128,7 @@ impl GraphSet {
 
     /// Returns a note on files that are not read because their ranks have several. All commands use
     /// the same rule, so that their answers are based on the same file.
-    pub fn passed_by_note(&self) -> Option<String> {
+    pub fn passed_by_note(&self) -> Option<Diagnostic> {
         let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
@@ -145,7 +150,8 @@ impl GraphSet {
             1 => format!("rank {} has", ranks[0]),
             _ => format!("ranks {} have", first_ranks(&ranks)),
         };
-        Some(format!(
+        Some(diagnostic!(
+            FileLeftOut,
             "{who} several files: {taken} is read because it {why}; {others} {are_not} read"
         ))
     }

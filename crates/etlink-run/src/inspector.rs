@@ -7,7 +7,7 @@ use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::run_files::RunFiles;
 use crate::text::{self, has_ending};
 use etlink_formats::nccl_inspector::{InspectorLog, InspectorMatches, add_collectives};
-use etlink_model::DeviceTrace;
+use etlink_model::{DeviceTrace, Diagnostic, Severity, diagnostic};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
 pub struct LogFiles {
     /// Paths of the logs, sorted.
     pub logs: Vec<PathBuf>,
-    /// Notes on excluded files.
-    pub notes: Vec<String>,
+    /// Facts about excluded files.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Keeps the plain file of a log that also exists compressed (`gunzip -k`).
@@ -43,7 +43,8 @@ fn without_packed_twins(all: &[PathBuf]) -> LogFiles {
         // binary search, for folders of thousands of ranks
         if is_packed && all.binary_search(&path.with_extension("")).is_ok() {
             let name = path.display();
-            found.notes.push(format!(
+            found.diagnostics.push(diagnostic!(
+                FileLeftOut,
                 "{name} is left out: the folder has an uncompressed copy"
             ));
         } else {
@@ -92,7 +93,7 @@ pub(crate) fn pair_logs(runs: &mut [RunFiles], logs: Vec<PathBuf>) -> Vec<PathBu
     rest.extend(unpaired.map(|(_, path)| path));
     if !rest.is_empty() {
         let next_to = "traces, none of which is of its process";
-        runs[0].notes.push(ignored_note(rest.len(), next_to));
+        runs[0].diagnostics.push(ignored_note(rest.len(), next_to));
     }
     rest
 }
@@ -106,12 +107,15 @@ fn writer_of(path: &Path) -> Option<(String, i64)> {
     Some((first.host, first.pid))
 }
 
-/// Returns a note on logs that belong to no recording.
-pub fn ignored_note(logs: usize, next_to: &str) -> String {
-    format!(
-        "ignoring {} of NCCL's inspector next to the {next_to}: for bandwidths, put logs in their own \
-         folder and pass the folder to `etlink ranks`",
-        text::count(logs as u64, "log")
+/// Returns the fact that logs belong to no recording.
+pub fn ignored_note(logs: usize, next_to: &str) -> Diagnostic {
+    let number = text::count(logs as u64, "log");
+    let ignored = diagnostic!(
+        FileIgnored,
+        "ignoring {number} of NCCL's inspector next to the {next_to}"
+    );
+    ignored.advise(
+        "for bandwidths, put logs in their own folder and pass the folder to `etlink ranks`",
     )
 }
 
@@ -121,40 +125,49 @@ pub(crate) fn describe_collectives(
     log: Option<&Path>,
     device: &mut DeviceTrace,
     progress: &Progress,
-) -> Vec<String> {
+) -> Vec<Diagnostic> {
     let Some(path) = log else {
         return vec![];
     };
     let log = match read_log(path, progress) {
         Ok(log) => log,
         Err(error) => {
-            return vec![format!(
-                "{}; the log is not used",
-                text::error_chain(&error)
-            )];
+            let why = text::error_chain(&error);
+            return vec![diagnostic!(DumpNotUsed, "{why}; the log is not used")];
         }
     };
+    let matches = add_collectives(device, &log);
+    let mut notes = vec![matches_note(&matches)];
+    let damage = log.anomalies.diagnostics(Severity::Damage);
+    notes.extend(damage.map(|one| one.of_file(input::display_name(path))));
+    notes
+}
+
+fn matches_note(matches: &InspectorMatches) -> Diagnostic {
     let InspectorMatches {
         kernels,
         described,
         sized,
-    } = add_collectives(device, &log);
-    let mut notes = vec![match (kernels, described) {
-        (0, _) => "the log of NCCL's inspector is not needed: the trace has records of its collectives, \
-             or no kernels of NCCL"
-            .to_owned(),
-        (_, 0) => "the log of NCCL's inspector is not used: the times in it are of no kernels in the trace"
-            .to_owned(),
-        _ => format!(
-            "{described} of {} without a record have a communicator from the log of NCCL's inspector, \
-             {sized} of them a size",
-            text::count(kernels, "communication kernel")
-        ),
-    }];
-    if let Some(damage) = text::damage(&log.anomalies) {
-        notes.push(format!("{}: {damage}", input::display_name(path)));
+    } = *matches;
+    if kernels == 0 {
+        return diagnostic!(
+            DumpNotUsed,
+            "the log of NCCL's inspector is not needed: the trace has records of its collectives, or no \
+             kernels of NCCL"
+        );
     }
-    notes
+    if described == 0 {
+        return diagnostic!(
+            DumpNotUsed,
+            "the log of NCCL's inspector is not used: the times in it are of no kernels in the trace"
+        );
+    }
+    let kernels = text::count(kernels, "communication kernel");
+    diagnostic!(
+        DumpMatched,
+        "{described} of {kernels} without a record have a communicator from the log of NCCL's inspector, \
+         {sized} of them a size"
+    )
 }
 
 /// Reads a log.

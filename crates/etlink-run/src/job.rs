@@ -29,7 +29,8 @@ use etlink_formats::kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkOptions, LinkReport, LinkedTrace, MetricJoin, TensorEdges};
 use etlink_model::{
-    DeviceTrace, Failure, GlobalRank, HostTrace, KeepEvents, KeptNodes, Severity, TimeNs,
+    DeviceTrace, Diagnostic, DiagnosticCode, Failure, GlobalRank, HostTrace, KeepEvents, KeptNodes,
+    Severity, TimeNs, diagnostic,
 };
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
@@ -115,11 +116,12 @@ impl LinkJob {
     }
 
     /// Marks the steps that the pattern matches. Without a pattern, returns a note on excluded ranges.
-    fn mark_steps(&self, device: &mut DeviceTrace) -> Option<String> {
+    fn mark_steps(&self, device: &mut DeviceTrace) -> Option<Diagnostic> {
         match &self.steps_by {
             Some(pattern) => pattern.mark_steps(device),
             None => RankSteps::excluded_note(device),
         }
+        .map(|note| diagnostic!(StepsExcluded, "{note}"))
     }
 
     /// Returns the settings for linking the traces.
@@ -237,7 +239,10 @@ pub fn write_member(
     progress.phase("writing");
     let (shown, piece) = perfetto::of_member(trace, member, target)?;
     (linked.shown, linked.bytes.output) = (Some(shown), piece.bytes);
-    linked.report.notes.extend(perfetto::left_out_note(trace));
+    linked
+        .report
+        .diagnostics
+        .extend(perfetto::left_out_note(trace));
     linked.seconds.write += stopwatch.lap();
     Ok(piece)
 }
@@ -261,18 +266,22 @@ struct JobTraces {
     /// Options with which merged JSON was linked.
     linked: Option<LinkOptions>,
     lost: Losses,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl JobTraces {
     /// Returns traces that were read from separate files.
-    fn plain(host: Option<HostTrace>, device: DeviceTrace, notes: Vec<String>) -> JobTraces {
+    fn plain(
+        host: Option<HostTrace>,
+        device: DeviceTrace,
+        diagnostics: Vec<Diagnostic>,
+    ) -> JobTraces {
         JobTraces {
             host,
             device,
             linked: None,
             lost: Losses::default(),
-            notes,
+            diagnostics,
         }
     }
 
@@ -280,10 +289,11 @@ impl JobTraces {
     fn of_merged(traces: RecordedTraces, job: &LinkJob) -> JobTraces {
         let linked = traces.link_options();
         let losses = traces.losses.iter();
-        let notes =
-            losses.map(|(loss, count)| format!("merged JSON lacks {}: {count}", loss.describe()));
-        let mut notes: Vec<String> = notes.collect();
-        notes.push(MERGED_LACKS.to_owned());
+        let lacks = losses.map(|(loss, count)| {
+            diagnostic!(GraphLacks, "merged JSON lacks {}: {count}", loss.describe())
+        });
+        let mut diagnostics: Vec<Diagnostic> = lacks.collect();
+        diagnostics.push(Diagnostic::new(DiagnosticCode::GraphLacks, MERGED_LACKS));
         let mut host = traces.host;
         if job.tensor_deps != TensorEdges::None
             && let Some(host) = host.as_mut()
@@ -295,7 +305,7 @@ impl JobTraces {
             device: traces.device,
             linked: Some(linked),
             lost: traces.losses,
-            notes,
+            diagnostics,
         }
     }
 
@@ -303,9 +313,9 @@ impl JobTraces {
     fn cut(mut self, job: &LinkJob, name: String) -> Result<JobTraces, RunError> {
         if let Some(slice) = job.slice {
             let window = self.device.window();
-            self.notes.extend(job.mark_steps(&mut self.device));
+            self.diagnostics.extend(job.mark_steps(&mut self.device));
             let chosen = choose_slice(&self.device, window, slice, name.clone())?;
-            self.notes.push(chosen.note.clone());
+            self.diagnostics.push(chosen.note.clone());
             chosen.cut(&mut self.device);
             expect_events(&self.device, window, slice, name)?;
         }
@@ -348,7 +358,7 @@ pub(crate) fn link_opened(
         host,
         mut device,
         lost,
-        notes,
+        diagnostics,
         ..
     } = traces;
     // for merged JSON, it is in the same file
@@ -375,12 +385,10 @@ pub(crate) fn link_opened(
     };
     progress.phase("linking");
     let mut trace = link_traces(job, host, device, options)?;
-    trace.report.notes.extend(notes);
-    trace.report.notes.extend(step_note);
-    trace
-        .report
-        .notes
-        .extend(flight_note.into_iter().chain(log_note));
+    trace.report.diagnostics.extend(diagnostics);
+    trace.report.diagnostics.extend(step_note);
+    trace.report.diagnostics.extend(flight_note);
+    trace.report.diagnostics.extend(log_note);
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     if let Some(capture) = capture {
@@ -441,23 +449,26 @@ fn join_metrics(
             let profile = read_metric_file(input::open(path, progress)?)?;
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
-                trace.report.notes.push(format!(
-                    "{name}: lines that are not rows of the table, left out: {}",
+                let damaged = diagnostic!(
+                    MetricsIncomplete,
+                    "lines that are not rows of the table, left out: {}",
                     profile.damaged_lines
-                ));
+                );
+                trace.report.diagnostics.push(damaged.of_file(&name));
             }
             let join = etlink_link::join_kernel_metrics(trace, &profile);
             let grid = if join.by_grid { ", grid, block" } else { "" };
-            trace.report.notes.push(format!(
-                "metrics of {name} are joined to {} kernels by name{grid} and launch order",
-                join.joined
+            trace.report.diagnostics.push(diagnostic!(
+                MetricsJoined,
+                "metrics of {name} are joined to {} by name{grid} and launch order",
+                crate::text::count(join.joined, "kernel")
             ));
             Some(join)
         }
         None => etlink_link::join_counter_ranges(trace),
     };
-    let notes = join.iter().flat_map(MetricJoin::notes);
-    trace.report.notes.extend(notes);
+    let incomplete = join.iter().flat_map(MetricJoin::diagnostics);
+    trace.report.diagnostics.extend(incomplete);
     Ok(())
 }
 
@@ -498,7 +509,11 @@ fn link_traces(
 
 /// Returns true if `--strict` refuses a trace with this report.
 pub fn is_damaged(report: &LinkReport) -> bool {
-    report.two_runs || report.anomalies.any(Severity::Damage)
+    let told = report.diagnostics.iter();
+    report.anomalies.any(Severity::Damage)
+        || told
+            .map(|one| one.severity)
+            .any(|severity| severity >= Severity::Damage)
 }
 
 /// Returns the names of a job's traces, for messages.
@@ -540,7 +555,10 @@ fn write(
         OutputFormat::Chrome | OutputFormat::Perfetto => {
             let (shown, stored) = perfetto::of_linked(trace, target)?;
             linked.shown = Some(shown);
-            linked.report.notes.extend(perfetto::left_out_note(trace));
+            linked
+                .report
+                .diagnostics
+                .extend(perfetto::left_out_note(trace));
             return Ok(stored);
         }
     };
@@ -672,7 +690,7 @@ fn read_slice(
     slice: TraceSlice,
     shapes: bool,
     progress: &Progress,
-) -> Result<(DeviceTrace, Vec<String>), RunError> {
+) -> Result<(DeviceTrace, Vec<Diagnostic>), RunError> {
     expect_device(&input, WantedTrace::Device)?;
     let (name, options) = (input.name.clone(), job.read_options(shapes));
     let again = match input.kind {
@@ -686,7 +704,7 @@ fn read_slice(
     let note = job.mark_steps(&mut outline.trace);
     let window = outline.window;
     let chosen = choose_slice(&outline.trace, window, slice, name.clone())?;
-    let notes = note.into_iter().chain([chosen.note.clone()]).collect();
+    let diagnostics = note.into_iter().chain([chosen.note.clone()]).collect();
     let device = match again {
         Some(path) => {
             let events = outline.slice(chosen.time);
@@ -704,7 +722,7 @@ fn read_slice(
         }
     };
     expect_events(&device, window, slice, name)?;
-    Ok((device, notes))
+    Ok((device, diagnostics))
 }
 
 /// Reads what determines the slices of a Kineto file.
@@ -936,7 +954,7 @@ pub fn read_for_figures(
     input: InputFile,
     job: &LinkJob,
     progress: &Progress,
-) -> Result<(DeviceTrace, Vec<String>), RunError> {
+) -> Result<(DeviceTrace, Vec<Diagnostic>), RunError> {
     expect_device(&input, WantedTrace::Table)?;
     if let Some(slice) = job.slice {
         return read_slice(input, job, slice, true, progress);

@@ -10,7 +10,7 @@ use etlink_link::ranks::{
     StragglerStats, align_clocks, align_step_numbers, collective_skews, infer_collectives,
     join_ranks, start_skew_waits, step_stragglers, straggler_stats,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{Diagnostic, GlobalRank, diagnostic};
 use std::collections::BTreeMap;
 
 /// Joined ranks of a run. All lists by rank are in the order of [`JoinedRun::summaries`].
@@ -54,11 +54,12 @@ impl JoinedRun {
     }
 
     /// Returns notes on ranks that state the same run, but do not match each other.
-    pub fn match_notes(&self) -> Vec<String> {
+    pub fn match_notes(&self) -> Vec<Diagnostic> {
         let mut notes = self.stranger_notes();
         notes.extend(JoinCoverage::of_run(self).note(self));
         for (rank, shift) in &self.shifted_steps {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                StepsShifted,
                 "rank {rank} numbers its steps {shift:+} relative to rank {}: steps are matched by their \
                  collectives and numbered as on rank {}",
                 self.summaries[0].rank, self.summaries[0].rank
@@ -68,7 +69,7 @@ impl JoinedRun {
     }
 
     /// Returns [`clock_notes`] if times of ranks are compared.
-    pub fn clock_notes(&self) -> Vec<String> {
+    pub fn clock_notes(&self) -> Vec<Diagnostic> {
         let mut matches = self.matches.matches.iter();
         if matches.any(|matched| matched.is_whole() && matched.members.len() > 1) {
             clock_notes(&self.clocks, false)
@@ -106,8 +107,8 @@ impl JoinedRun {
         lacks
     }
 
-    /// Returns a note on collectives that took longer than all others because recordings began apart.
-    pub fn start_skew_note(&self) -> Option<String> {
+    /// Returns the fact that collectives took longer than all others because recordings began apart.
+    pub fn start_skew_note(&self) -> Option<Diagnostic> {
         let skews = self.collective_skews();
         let (apart, others): (Vec<_>, Vec<_>) = skews.iter().partition(|skew| skew.started_apart());
         let most = apart.iter().max_by_key(|skew| skew.skew_ns)?;
@@ -115,7 +116,8 @@ impl JoinedRun {
         if usual_ns.is_some_and(|usual_ns| usual_ns >= most.skew_ns) {
             return None;
         }
-        Some(format!(
+        Some(diagnostic!(
+            StartSkew,
             "start skew: {} of {} waited for a rank whose recording began later (longest: {} {}, {}, for \
              rank {}): mean kernel times and bandwidths leave these waits out",
             apart.len(),
@@ -133,7 +135,7 @@ impl JoinedRun {
     }
 
     /// Returns notes on ranks without any match.
-    fn stranger_notes(&self) -> Vec<String> {
+    fn stranger_notes(&self) -> Vec<Diagnostic> {
         let strangers = self.matches.ranks_without_match(self.summaries.len());
         let ranks = strangers.into_iter().map(|at| &self.summaries[at.index()]);
         ranks.map(|summary| stranger_note(summary.rank)).collect()
@@ -162,8 +164,9 @@ impl JoinedRun {
 }
 
 /// Returns the note on a rank whose communications match no other rank's.
-pub fn stranger_note(rank: GlobalRank) -> String {
-    format!(
+pub fn stranger_note(rank: GlobalRank) -> Diagnostic {
+    diagnostic!(
+        RankStranger,
         "no communication of rank {rank} matches another rank: its trace is probably from another run"
     )
 }
@@ -172,7 +175,7 @@ pub fn stranger_note(rank: GlobalRank) -> String {
 /// for which no offset fits.
 ///
 /// `is_written`: times are from written graphs, which may already be aligned.
-pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
+pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<Diagnostic> {
     let mut notes = vec![];
     let unknown: Vec<GlobalRank> = clocks
         .iter()
@@ -183,11 +186,13 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
         && let Some(first) = clocks.first()
     {
         let (ranks, first) = (first_ranks(&unknown), first.rank);
-        notes.push(if is_written { format!(
+        notes.push(if is_written { diagnostic!(
+                ClockUncertain,
                 "the graphs do not show the clock offset of rank {ranks} to rank {first}: late arrivals \
                  use the times as written, which `etlink merge` aligns to one clock if the traces \
                  show the offset"
-            ) } else { format!(
+            ) } else { diagnostic!(
+                ClockUncertain,
                 "the clock offset of rank {ranks} to rank {first} is unknown: late arrivals use each \
                  rank's own clock"
             ) });
@@ -196,7 +201,8 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
     let unchecked = unchecked.filter(|clock| clock.by_machine && clock.support == 0);
     let unchecked: Vec<GlobalRank> = unchecked.map(|clock| clock.rank).collect();
     if !unchecked.is_empty() {
-        notes.push(format!(
+        notes.push(diagnostic!(
+            ClockUncertain,
             "clocks not checked: rank {} has the host name of another rank, and no collective or \
              message bounds its clock. Different machines with one name have different clocks, so \
              late arrivals may be wrong",
@@ -209,7 +215,8 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<String> {
             Some(missed) => format!(" (the best offset misses one by {})", text::time(missed)),
             None => String::new(),
         };
-        notes.push(format!(
+        notes.push(diagnostic!(
+            ClockUncertain,
             "no clock offset of rank {} fits all its collectives and messages{missed}: late \
             arrivals may be wrong",
             clock.rank

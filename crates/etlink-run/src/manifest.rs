@@ -7,7 +7,7 @@ use crate::file_kind::{is_absence, may_be_file};
 use crate::run_files::{JobPart, ManifestEntry, RankFiles};
 use crate::storage;
 use crate::text::first_ranks;
-use etlink_model::DurationNs;
+use etlink_model::{Diagnostic, DurationNs, diagnostic};
 use etlink_torch::{ApartCycles, Cycle, ManifestContents, Rank, apart_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -53,7 +53,7 @@ pub struct RunManifest {
 }
 
 /// Returns a note on traces without a manifest, if a recorder's work folder is next to them.
-pub fn unlisted(folder: &Path) -> Option<String> {
+pub fn unlisted(folder: &Path) -> Option<Diagnostic> {
     let (work, manifest) = (folder.join(WORK), folder.join(MANIFEST));
     if manifest.exists() {
         return None;
@@ -66,14 +66,19 @@ pub fn unlisted(folder: &Path) -> Option<String> {
     let is_held =
         std::fs::File::open(work.join(RUNNING)).is_ok_and(|running| running.try_lock().is_err());
     Some(if is_held {
-        format!(
+        diagnostic!(
+            Recording,
             "{name} is still being recorded: results cover the files so far; {MANIFEST} is written at the end"
         )
     } else {
-        format!(
+        diagnostic!(
+            ManifestUnreadable,
             "{name} has no {MANIFEST}: `etlink record` was killed before it wrote the manifest. The traces are used \
-             as they are; `etlink record --recover -o {name}` writes a manifest of the remaining files"
+             as they are"
         )
+        .advise(format!(
+            "`etlink record --recover -o {name}` writes a manifest of the remaining files"
+        ))
     })
 }
 
@@ -196,7 +201,11 @@ impl RunManifest {
     }
 
     /// Adds the manifest's data to each rank. Returns notes for the user.
-    pub fn describe_ranks(&self, found: &mut [RankFiles], world_size: Option<i64>) -> Vec<String> {
+    pub fn describe_ranks(
+        &self,
+        found: &mut [RankFiles],
+        world_size: Option<i64>,
+    ) -> Vec<Diagnostic> {
         let ranks = self.listed_ranks();
         let mut machines: Vec<(&str, i64)> = vec![];
         let cost = self.cost();
@@ -230,20 +239,21 @@ impl RunManifest {
                 .push(*rank);
         }
         let missing = missing.iter().map(|(why, gone)| {
-            format!(
+            diagnostic!(
+                ManifestDiffers,
                 "{name} lists {} ranks, but rank {} has no trace here: {why}",
                 ranks.len(),
                 first_ranks(gone)
             )
         });
-        let mut notes: Vec<String> = missing.collect();
+        let mut notes: Vec<Diagnostic> = missing.collect();
         let strange: Vec<i64> = here
             .into_iter()
             .filter(|rank| !ranks.contains_key(rank))
             .collect();
         if !strange.is_empty() {
-            notes.push(format!(
-                "{name} does not list rank {}, which has a trace here: the trace may be from another recording",
+            notes.push(diagnostic!(
+ManifestDiffers,                "{name} does not list rank {}, which has a trace here: the trace may be from another recording",
                 first_ranks(&strange)
             ));
         }
@@ -256,7 +266,8 @@ impl RunManifest {
         if let (Some(said), Some(own)) = (said, world_size)
             && said != own
         {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                ManifestDiffers,
                 "{name} states {said} ranks, but the traces state {own}: the traces are used"
             ));
         }
@@ -269,18 +280,20 @@ impl RunManifest {
     }
 
     /// Returns a note on the overhead of recording if it is large, with a remedy.
-    fn cost(&self) -> Option<String> {
+    fn cost(&self) -> Option<Diagnostic> {
         let slowdown = self.recorded.slowdown()?.slowdown();
         let slowdown = slowdown.filter(|slowdown| *slowdown > crate::overhead::SLOW)?;
         let remedy = if self.interleaved.is_empty() && self.is_scheduled() {
-            "; etlink record --interleave avoids most of it"
+            "etlink record --interleave avoids most of it"
         } else {
             ""
         };
-        Some(format!(
+        let cost = diagnostic!(
+            RecordingOverhead,
             "recorded steps took {slowdown:.1} x the time of other steps: recording slowed them \
-             down, or they do more work{remedy}"
-        ))
+             down, or they do more work"
+        );
+        Some(cost.advise(remedy))
     }
 
     /// Returns true if the steps follow --wait, --warmup and --active, which --interleave requires.
@@ -292,7 +305,7 @@ impl RunManifest {
     }
 
     /// Returns a note on ranks that recorded other iterations than the first rank.
-    pub fn apart_note(&self, found: &[RankFiles]) -> Option<String> {
+    pub fn apart_note(&self, found: &[RankFiles]) -> Option<Diagnostic> {
         apart_note(&self.path.display(), &self.ranks_here(found))
     }
 
@@ -321,11 +334,12 @@ impl RunManifest {
     }
 
     /// Returns a note if ranks recorded different steps.
-    fn other_steps(&self, name: &dyn Display) -> Option<String> {
+    fn other_steps(&self, name: &dyn Display) -> Option<Diagnostic> {
         let (first, of_first) = self.steps.first_key_value()?;
         let (other, of_other) = self.steps.iter().find(|(_, steps)| *steps != of_first)?;
         let said = |(first, last): &(u64, u64)| format!("{first} to {last}");
-        Some(format!(
+        Some(diagnostic!(
+            ManifestDiffers,
             "{name} states different steps: {} for rank {first}, {} for rank {other}",
             said(of_first),
             said(of_other)
@@ -333,7 +347,7 @@ impl RunManifest {
     }
 
     /// Returns a note if a machine's clock certainly differs from the first machine's clock.
-    fn other_clocks(&self, name: &dyn Display) -> Option<String> {
+    fn other_clocks(&self, name: &dyn Display) -> Option<Diagnostic> {
         let processes = self.recorded.ranks.iter().map(|rank| &rank.process);
         let mut clocks =
             processes.filter_map(|process| Some((&process.host, process.clock.as_ref()?)));
@@ -349,7 +363,8 @@ impl RunManifest {
         });
         let (host, distance, uncertainty) =
             sure.max_by_key(|(_, distance, _)| distance.saturating_abs())?;
-        Some(format!(
+        Some(diagnostic!(
+            ManifestDiffers,
             "{name} states that the clock of {host} is {} s {} the clock of {first}, within {} s",
             seconds(distance.saturating_abs()),
             if distance > 0 { "ahead of" } else { "behind" },
@@ -385,7 +400,7 @@ impl RunManifest {
 
 /// Assigns machines across all parts of a job, because each manifest numbers its own. Returns a
 /// note on ranks that recorded other iterations than the first rank.
-pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<String> {
+pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<Diagnostic> {
     let ranks: Vec<Rank> = parts.iter().flat_map(|part| part.ranks.clone()).collect();
     let mut known: Vec<(&str, i64)> = vec![];
     let mut machines = BTreeMap::new();
@@ -401,7 +416,7 @@ pub fn describe_parts(parts: &[JobPart], found: &mut [RankFiles]) -> Option<Stri
 }
 
 /// Returns a note on ranks whose cycles are more than a step apart.
-fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
+fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<Diagnostic> {
     let apart = apart_cycles(ranks);
     let furthest = apart
         .iter()
@@ -415,7 +430,8 @@ fn apart_note(name: &dyn Display, ranks: &[Rank]) -> Option<String> {
         1 => "; so did 1 other rank".to_owned(),
         more => format!("; so did {more} other ranks"),
     };
-    Some(format!(
+    Some(diagnostic!(
+        IterationsApart,
         "by {name}, rank {} recorded {}, more than a step apart{others}. If ranks wait for each \
          other, their traces are from different iterations, and figures on their waits are wrong",
         furthest.rank,

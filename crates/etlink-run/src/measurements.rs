@@ -4,7 +4,7 @@ use crate::Progress;
 use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind};
 use etlink_formats::metrics::{RequestLatencies, WorkloadCard};
-use etlink_model::{Failure, MetricProfile};
+use etlink_model::{Diagnostic, Failure, MetricProfile, diagnostic};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ impl RunMeasurements {
     }
 
     /// Returns a note if several cards contradict each other.
-    pub fn card_note(&self) -> Option<String> {
+    pub fn card_note(&self) -> Option<Diagnostic> {
         if self.cards.is_empty() || self.card().is_some() {
             return None;
         }
@@ -67,11 +67,13 @@ impl RunMeasurements {
         let names: Vec<String> = names
             .map(|name| name.to_string_lossy().into_owned())
             .collect();
-        Some(format!(
-            "{} workload cards differ ({}): none is used; keep only the card of this run in the folder",
+        let differ = diagnostic!(
+            CardsDiffer,
+            "{} workload cards differ ({}): none is used",
             self.cards.len(),
             names.join(", ")
-        ))
+        );
+        Some(differ.advise("keep only the card of this run in the folder"))
     }
 }
 

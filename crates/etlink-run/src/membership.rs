@@ -6,7 +6,7 @@
 use crate::error::RunError;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
-use etlink_model::{Failure, GlobalRank, command_only};
+use etlink_model::{Diagnostic, Failure, GlobalRank, Setting, diagnostic};
 use serde::Serialize;
 
 /// A trace that is excluded from the results of its run.
@@ -84,15 +84,15 @@ impl Excluded {
         }
     }
 
-    /// Returns a note for people.
-    pub fn note(&self) -> String {
-        let remedy = if self.can_be_allowed() {
-            command_only(" (use --allow-mismatch to include it)".to_owned())
-        } else {
-            String::new()
-        };
+    /// Returns the exclusion as a diagnostic.
+    pub fn diagnostic(&self) -> Diagnostic {
         let rank = text::rank(&self.label);
-        format!("{rank} is left out: {}{remedy}", self.message)
+        let left_out = diagnostic!(RankLeftOut, "{rank} is left out: {}", self.message);
+        if self.can_be_allowed() {
+            left_out.advise(format!("{} includes it", Setting::AllowMismatch))
+        } else {
+            left_out
+        }
     }
 
     /// Returns true if `--allow-mismatch` can include the trace.
@@ -110,11 +110,13 @@ impl Excluded {
         }
     }
 
-    /// Returns a note on a trace that was included despite the mismatch.
-    pub fn mismatch_note(&self) -> String {
-        format!(
-            "{}: included by --allow-mismatch: {}",
+    /// Returns the fact that the trace was included despite the mismatch.
+    pub fn mismatch(&self) -> Diagnostic {
+        diagnostic!(
+            RankMismatch,
+            "{}: included by {}: {}",
             text::rank(&self.label),
+            Setting::AllowMismatch,
             self.message
         )
     }
@@ -203,13 +205,6 @@ impl<T: RunMember> Members<T> {
             members.ranks.push(rank);
         }
         members
-    }
-}
-
-impl<T> Members<T> {
-    /// Returns notes on the traces that were included despite a mismatch.
-    pub fn mismatch_notes(&self) -> impl Iterator<Item = String> {
-        self.mismatches.iter().map(Excluded::mismatch_note)
     }
 }
 

@@ -6,7 +6,9 @@ use crate::slice::parse_time;
 use crate::text::SyntaxError;
 use etlink_link::ranks::RankSteps;
 use etlink_link::{LinkedTrace, RecordingOverhead};
-use etlink_model::{DeviceTrace, DurationNs, HostTrace, Setting, command_only};
+use etlink_model::{
+    DeviceTrace, Diagnostic, DurationNs, HostTrace, Setting, command_only, diagnostic,
+};
 use etlink_replay::{mean_step, recording_cost, without_overhead};
 use std::str::FromStr;
 
@@ -122,7 +124,10 @@ pub(crate) fn link_without_overhead(
     if !is_tried {
         let mut trace = link(host, device)?;
         let note = overhead.as_ref().map(overhead_note);
-        trace.report.notes.extend(manifest.cost.clone().or(note));
+        trace
+            .report
+            .diagnostics
+            .extend(manifest.cost.clone().or(note));
         trace.report.overhead = overhead;
         return Ok(trace);
     }
@@ -130,9 +135,12 @@ pub(crate) fn link_without_overhead(
     let (device, mut overhead) = match without_overhead(&recorded, known) {
         Ok(removed) => removed,
         Err(reason) => {
-            let note = format!("times are as recorded, with the overhead of recording: {reason}");
-            recorded.report.notes.extend(manifest.cost.clone());
-            recorded.report.notes.push(note);
+            let note = diagnostic!(
+                RecordingOverhead,
+                "times are as recorded, with the overhead of recording: {reason}"
+            );
+            recorded.report.diagnostics.extend(manifest.cost.clone());
+            recorded.report.diagnostics.push(note);
             recorded.report.overhead = overhead;
             return Ok(recorded);
         }
@@ -143,30 +151,34 @@ pub(crate) fn link_without_overhead(
         return Ok(recorded);
     }
     if overhead.per_op_ns == DurationNs::ZERO {
-        let note =
-            "times are as recorded: recorded steps are no longer than those without recording";
-        recorded.report.notes.push(note.to_owned());
+        recorded.report.diagnostics.push(diagnostic!(
+            RecordingOverhead,
+            "times are as recorded: recorded steps are no longer than those without recording"
+        ));
         return Ok(recorded);
     }
     drop(recorded);
     let mut trace = link(host, device)?;
     overhead.step_ns = mean_step(&RankSteps::of_trace(&trace));
     trace.report.overhead = Some(overhead);
-    trace.report.notes.push(overhead_note(&overhead));
+    trace.report.diagnostics.push(overhead_note(&overhead));
     Ok(trace)
 }
 
 /// Describes the overhead of a recording, and how to get other times.
-pub fn overhead_note(overhead: &RecordingOverhead) -> String {
+pub fn overhead_note(overhead: &RecordingOverhead) -> Diagnostic {
     let cost_us = overhead.per_op_ns.0 as f64 / 1e3;
     let cost = format!("recording slowed the host by about {cost_us:.1} us per op");
     if !overhead.is_removed {
-        let remedy = command_only("; etlink record --interleave avoids most of it".to_owned());
-        return format!(
-            "{cost}, so that devices look idler than they are: times are as recorded; {} gives an \
-             estimate without it{remedy}",
-            Setting::RemoveOverhead
+        let interleave = command_only("; etlink record --interleave avoids most of it".to_owned());
+        let slowed = diagnostic!(
+            RecordingOverhead,
+            "{cost}, so that devices look idler than they are: times are as recorded"
         );
+        return slowed.advise(format!(
+            "{} gives an estimate without it{interleave}",
+            Setting::RemoveOverhead
+        ));
     }
     let steps = [
         ("steps take", overhead.step_ns),
@@ -177,11 +189,12 @@ pub fn overhead_note(overhead: &RecordingOverhead) -> String {
         let step_ms = step.as_ref()?.0 as f64 / 1e6;
         Some(format!("{name} {step_ms:.3} ms"))
     });
-    format!(
-        "{cost}; times of the host are given without it ({}); {} gives them as recorded",
-        steps.collect::<Vec<_>>().join(", "),
-        Setting::KeepOverhead
+    diagnostic!(
+        RecordingOverhead,
+        "{cost}; times of the host are given without it ({})",
+        steps.collect::<Vec<_>>().join(", ")
     )
+    .advise(format!("{} gives them as recorded", Setting::KeepOverhead))
 }
 
 #[cfg(test)]

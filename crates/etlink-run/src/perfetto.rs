@@ -3,6 +3,7 @@
 use crate::error::RunError;
 use crate::output::{Piece, Target};
 use etlink_link::LinkedTrace;
+use etlink_model::{Diagnostic, diagnostic};
 use etlink_replay::{ReplayGraph, ReplayRun, ReplaySettings};
 use etlink_report::perfetto::{self, CriticalStep, TimelineFormat, TimelineRank, TimelineSummary};
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub fn of_member(
 }
 
 /// Returns a note on events that exports for Perfetto omit; `None` if there are none.
-pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
+pub fn left_out_note(trace: &LinkedTrace) -> Option<Diagnostic> {
     let mut left_out = vec![];
     for (event, count) in &trace.device.events {
         left_out.extend(left_out_events(event, *count));
@@ -68,7 +69,8 @@ pub fn left_out_note(trace: &LinkedTrace) -> Option<String> {
         left_out.push(format!("events of {more} more categories"));
     }
     let list = left_out.join(", ");
-    (!list.is_empty()).then(|| format!("events left out of the timeline: {list}"))
+    (!list.is_empty())
+        .then(|| diagnostic!(EventsNotShown, "events left out of the timeline: {list}"))
 }
 
 /// Describes omitted events of a phase and category; `None` if they are shown.

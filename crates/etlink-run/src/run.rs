@@ -39,7 +39,9 @@ use etlink_chakra::etplus::RecordingError;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
-use etlink_model::{DeviceTrace, Failure, GlobalRank, KeepEvents, Setting, UnixNs};
+use etlink_model::{
+    DeviceTrace, Diagnostic, Failure, GlobalRank, KeepEvents, Setting, Severity, UnixNs, diagnostic,
+};
 use etlink_torch::RankSelection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -231,14 +233,15 @@ pub struct RunOptions {
 
 impl RunOptions {
     /// Returns a note on ranks of a run that were not requested; `None` if all were.
-    fn left_out_note(&self, run: &RunFiles) -> Option<String> {
+    fn left_out_note(&self, run: &RunFiles) -> Option<Diagnostic> {
         let asked = self.ranks.as_ref()?;
         let is_asked = |rank: &i64| u32::try_from(*rank).is_ok_and(|rank| asked.has(rank));
         let known: BTreeSet<i64> = run.ranks.iter().filter_map(|files| files.rank).collect();
         let left_out: Vec<i64> = known.into_iter().filter(|rank| !is_asked(rank)).collect();
         let first = text::first_ranks(&left_out);
         (!left_out.is_empty()).then(|| {
-            format!(
+            diagnostic!(
+                RanksNotSelected,
                 "{} leaves out rank {first}: results cover only the selected ranks, which may wait \
                  for ranks that are left out",
                 Setting::Ranks
@@ -247,7 +250,7 @@ impl RunOptions {
     }
 
     /// Returns a note on requested ranks that a run lacks, if all its files state their ranks.
-    fn missing_note(&self, run: &RunFiles) -> Option<String> {
+    fn missing_note(&self, run: &RunFiles) -> Option<Diagnostic> {
         let asked = self.ranks.as_ref()?;
         let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
         let known = known?;
@@ -268,7 +271,8 @@ impl RunOptions {
             [one] => format!("rank {one}"),
             several => format!("ranks {}", text::first_ranks(several)),
         };
-        Some(format!(
+        Some(diagnostic!(
+            RanksAbsent,
             "no trace of {name} (requested with {})",
             Setting::Ranks
         ))
@@ -276,7 +280,7 @@ impl RunOptions {
 
     /// Returns a note on ranks without a file. If all files state their ranks, missing requested
     /// ranks are already noted.
-    pub(crate) fn absent_note(&self, run: &RunFiles, absent: &[GlobalRank]) -> Option<String> {
+    pub(crate) fn absent_note(&self, run: &RunFiles, absent: &[GlobalRank]) -> Option<Diagnostic> {
         if self.ranks.is_some() && run.ranks.iter().all(|files| files.rank.is_some()) {
             return None;
         }
@@ -285,7 +289,7 @@ impl RunOptions {
         let mut absent = absent.to_vec();
         absent.retain(|rank| !with_file.contains(&rank.0));
         let ranks = text::first_ranks(&absent);
-        (!absent.is_empty()).then(|| format!("no trace of rank {ranks}"))
+        (!absent.is_empty()).then(|| diagnostic!(RanksAbsent, "no trace of rank {ranks}"))
     }
 
     /// Returns true if a rank is requested, or if all ranks are.
@@ -356,8 +360,8 @@ impl RunSet {
     ) -> Result<RunSet, RunError> {
         for run in &mut runs {
             let missing = options.missing_note(run);
-            run.notes.extend(missing);
-            run.notes.extend(options.left_out_note(run));
+            run.diagnostics.extend(missing);
+            run.diagnostics.extend(options.left_out_note(run));
         }
         if options.prepare.is_some() && source.is_one_rank() {
             let problem = "--prepare is for the ranks of a folder: leave it out for one trace";
@@ -537,7 +541,13 @@ impl RunSet {
             let run = self.ranks[index].0;
             match result {
                 None => {}
-                Some(Ok(rank)) => by_run[run].push(rank),
+                Some(Ok(mut rank)) => {
+                    let told = std::mem::take(&mut rank.diagnostics).into_iter();
+                    let files = self.entry(index).files();
+                    let told = told.map(|one| files.subject_of(one));
+                    rank.diagnostics = told.collect();
+                    by_run[run].push(rank);
+                }
                 Some(Err(error)) => {
                     let label = self.entry(index).label().to_owned();
                     failed[run].push((label, error));
@@ -563,9 +573,10 @@ impl RunSet {
             {
                 return Err(error);
             }
+            let told = ranks.iter().flat_map(|rank| &rank.diagnostics);
             let mut results = RunResults {
                 run: index,
-                rank_notes: rank_notes(&ranks),
+                rank_diagnostics: told.cloned().collect(),
                 members: Members::select(ranks, rule),
                 failed,
             };
@@ -621,7 +632,7 @@ impl RunSet {
                 joined.push(Err(RunError::no_trace_taken(errors.collect())));
             } else {
                 joined.push(Ok(JoinedMembers {
-                    notes: self.run_notes(&run),
+                    diagnostics: self.run_diagnostics(&run),
                     joined: run.join(!self.options.no_align),
                     excluded: run.excluded(),
                 }));
@@ -630,17 +641,16 @@ impl RunSet {
         joined
     }
 
-    /// Returns the notes on a run: on its files and traces, on each excluded or mismatching trace,
-    /// and on ranks without a trace.
-    pub fn run_notes<T>(&self, results: &RunResults<T>) -> Vec<String> {
-        let run = &self.runs[results.run];
-        let mut notes = run.notes.clone();
-        notes.extend_from_slice(&results.rank_notes);
-        let excluded = results.excluded();
-        notes.extend(excluded.iter().map(Excluded::note));
-        notes.extend(results.members.mismatch_notes());
-        notes.extend(self.options.absent_note(run, &results.members.absent));
-        notes
+    /// Returns the diagnostics of a run: of its files and traces, of each excluded or mismatching
+    /// trace, and of ranks without a trace.
+    pub fn run_diagnostics<T>(&self, results: &RunResults<T>) -> Vec<Diagnostic> {
+        let (run, members) = (&self.runs[results.run], &results.members);
+        let mut told = run.diagnostics.clone();
+        told.extend(results.rank_diagnostics.iter().cloned());
+        told.extend(results.excluded().iter().map(Excluded::diagnostic));
+        told.extend(members.mismatches.iter().map(Excluded::mismatch));
+        told.extend(self.options.absent_note(run, &members.absent));
+        Diagnostic::merge(told)
     }
 
     /// Returns the files of the only run.
@@ -1121,20 +1131,21 @@ impl LinkedRank {
         let JobSeconds { read, link, .. } = report.seconds;
         let taken = format!("{files}: read in {read:.3} s, linked in {link:.3} s");
         let mut details = vec![taken];
-        details.extend(text::infos(&report.report.anomalies));
+        let infos = report.report.anomalies.diagnostics(Severity::Info);
+        details.extend(infos.map(|info| info.to_string()));
         details
     }
 
-    /// Returns the notes on the traces.
-    pub fn notes(&self) -> Vec<String> {
-        report_notes(&self.report.report)
+    /// Returns the damage of the traces, and the linker's diagnostics.
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        report_diagnostics(&self.report.report)
     }
 }
 
-/// Returns the notes on linked traces: damage, and the linker's notes.
-pub fn report_notes(report: &LinkReport) -> Vec<String> {
-    let damage = text::damage(&report.anomalies).into_iter();
-    damage.chain(report.notes.iter().cloned()).collect()
+/// Returns the damage of linked traces, and the linker's diagnostics.
+pub fn report_diagnostics(report: &LinkReport) -> Vec<Diagnostic> {
+    let damage = report.anomalies.diagnostics(Severity::Damage);
+    damage.chain(report.diagnostics.iter().cloned()).collect()
 }
 
 /// A rank's written graph.
@@ -1152,10 +1163,13 @@ pub struct WrittenRank {
 }
 
 impl WrittenRank {
-    /// Returns a note for figures from nodes whose recording is unusable.
-    pub fn note(&self) -> Option<String> {
+    /// Returns the fact that figures are from nodes because the recording is unusable.
+    pub fn without_recording(&self) -> Option<Diagnostic> {
         let unread = self.unread.as_ref()?;
-        Some(format!("results are based only on the nodes: {unread}"))
+        Some(diagnostic!(
+            GraphLacks,
+            "results are based only on the nodes: {unread}"
+        ))
     }
 
     /// Returns the error for merged JSON without traces.
@@ -1184,7 +1198,8 @@ impl RankContent {
                 Ok(RankContent::Linked(Box::new(linked)))
             }
             RankContent::Written(written) => {
-                let damage = written.graph.damage().or_else(|| written.note());
+                let lacks = written.without_recording().map(|one| one.message);
+                let damage = written.graph.damage().or(lacks);
                 if options.strict
                     && let Some(damage) = damage
                 {
@@ -1206,8 +1221,8 @@ pub struct RankResult<T> {
     pub label: String,
     /// Summary for the join; `None` if the rank is uncertain.
     pub summary: Option<RankSummary>,
-    /// Notes on the rank's traces.
-    pub notes: Vec<String>,
+    /// Facts about the rank's traces.
+    pub diagnostics: Vec<Diagnostic>,
     /// Value returned by the job.
     pub value: T,
 }
@@ -1222,13 +1237,13 @@ impl<T> RunMember for RankResult<T> {
     }
 }
 
-/// Joined ranks of a run, with notes on its traces.
+/// Joined ranks of a run, with diagnostics of its traces.
 #[derive(Clone, Debug)]
 pub struct JoinedMembers {
     /// Joined ranks that belong to the run.
     pub joined: JoinedRun,
-    /// Notes returned by [`RunSet::run_notes`].
-    pub notes: Vec<String>,
+    /// Diagnostics returned by [`RunSet::run_diagnostics`].
+    pub diagnostics: Vec<Diagnostic>,
     /// Traces that could not be read, or are not of this run.
     pub excluded: Vec<Excluded>,
 }
@@ -1238,8 +1253,8 @@ pub struct JoinedMembers {
 pub struct RunResults<T> {
     /// Place of the run in [`RunSet::runs`].
     pub run: usize,
-    /// Notes on ranks, including excluded ones; equal notes of several ranks appear once.
-    pub rank_notes: Vec<String>,
+    /// Facts about ranks, including excluded ones.
+    pub rank_diagnostics: Vec<Diagnostic>,
     /// The ranks that belong to it.
     pub members: Members<RankResult<T>>,
     /// Labels and errors of ranks without a result.
@@ -1265,16 +1280,6 @@ impl<T> RunResults<T> {
     }
 }
 
-fn rank_notes<T>(ranks: &[RankResult<T>]) -> Vec<String> {
-    let mut notes = vec![];
-    for rank in ranks {
-        for note in &rank.notes {
-            notes.push((text::rank(&rank.label), note.as_str()));
-        }
-    }
-    text::same_notes(notes.into_iter())
-}
-
 /// Links a rank and keeps its summary for the join.
 ///
 /// # Errors
@@ -1283,7 +1288,7 @@ pub fn summarize_rank(rank: RankEntry<'_>) -> Result<RankResult<()>, RunError> {
     let linked = rank.link()?.refuse_damage()?;
     Ok(RankResult {
         label: rank.label().to_owned(),
-        notes: linked.notes(),
+        diagnostics: linked.diagnostics(),
         summary: linked.summary,
         value: (),
     })
@@ -1437,7 +1442,7 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         } else {
             run
         };
-        run.notes.extend(set.notes());
+        run.diagnostics.extend(set.diagnostics());
         runs.push(run);
     }
     discover::note_unreadable(&mut runs, &unreadable);
@@ -1494,7 +1499,9 @@ fn is_merged_rank(run: &RunFiles, device: &Path) -> bool {
 /// Creates the error for a rank without a device trace.
 pub fn no_device(files: &RankFiles) -> RunError {
     let why = match files.rank {
-        _ if files.is_device_unsure => "which device trace belongs to it is unclear, see the notes",
+        _ if files.is_device_unsure => {
+            "which device trace belongs to it is unclear, see the diagnostics"
+        }
         Some(_) => "no device trace of the same rank is next to it",
         None => "its rank is unknown: name it such as `torch_et_0`",
     };

@@ -6,7 +6,7 @@ use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
 use crate::text::file_name;
-use etlink_model::DurationNs;
+use etlink_model::{Diagnostic, DurationNs, GlobalRank, diagnostic};
 use etlink_torch::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,17 +43,10 @@ pub struct RankFiles {
     pub manifest: ManifestEntry,
 }
 
-/// Ending of notes on unreadable files.
-const LEFT_OUT: &str = ": its contents are left out";
-
-/// Returns the note on a folder or file that cannot be read.
-pub(crate) fn unreadable_note(error: &FileError) -> String {
-    text::error_chain(error) + LEFT_OUT
-}
-
-/// Returns true if a note is about an unreadable folder or file, which belongs to no run.
-pub fn is_of_no_run(note: &str) -> bool {
-    note.starts_with("cannot ") && note.ends_with(LEFT_OUT)
+/// Returns the fact that a folder or file cannot be read.
+pub fn unreadable_file(error: &FileError) -> Diagnostic {
+    let why = text::error_chain(error);
+    diagnostic!(FileUnreadable, "{why}: its contents are left out")
 }
 
 /// The traces of one folder.
@@ -65,21 +58,32 @@ pub struct RunFiles {
     pub ranks: Vec<RankFiles>,
     /// Layout of the folders that were combined; `None` for a single folder.
     pub layout: Option<FolderLayout>,
-    /// Notes on names and ranks for the user.
-    pub notes: Vec<String>,
+    /// Facts about names and ranks for the user.
+    pub diagnostics: Vec<Diagnostic>,
     /// Names and kinds of files that are not traces.
-    pub unused: Vec<String>,
+    pub unused: Vec<Diagnostic>,
     /// Measurements next to the traces, except metrics of kernels, which belong to ranks.
     pub measurements: Vec<MeasurementFile>,
     /// Prefix of the files' names, if they are written graphs or merged traces.
     pub prefix: Option<PathBuf>,
-    /// True if its ranks recorded different iterations according to the manifest.
-    pub are_apart: bool,
     /// Part of a job that several launchers recorded; `None` for other runs.
     pub part: Option<JobPart>,
-    /// True if the searched folder contains unreadable folders or files, of this run or of none.
-    /// Only the first run of the folder has this flag, with notes on them.
-    pub has_unreadable: bool,
+}
+
+impl RankFiles {
+    /// Returns the rank if its label states it, which is otherwise the name of a file.
+    pub(crate) fn labelled_rank(&self) -> Option<GlobalRank> {
+        let rank = self.rank.filter(|rank| self.label == rank.to_string());
+        rank.map(GlobalRank)
+    }
+
+    /// Adds the rank, or the file of an unknown rank, to a diagnostic as its subject.
+    pub fn subject_of(&self, told: Diagnostic) -> Diagnostic {
+        match self.labelled_rank() {
+            Some(rank) => told.of_rank(rank),
+            None => told.of_file(&self.label),
+        }
+    }
 }
 
 impl RunFiles {
@@ -169,10 +173,9 @@ impl RunFiles {
         self.ranks.iter().any(|rank| rank.graph.is_some())
     }
 
-    /// Returns notes on each rank's files and the rules that assigned them; none for written
-    /// graphs.
-    pub fn pairing_notes(&self) -> Vec<String> {
-        let mut notes = vec![];
+    /// Returns each rank's files and the rules that assigned them; none for written graphs.
+    pub fn pairings(&self) -> Vec<String> {
+        let mut pairings = vec![];
         for rank in self.ranks.iter().filter(|rank| rank.graph.is_none()) {
             let files = [
                 ("host trace", &rank.host),
@@ -187,30 +190,14 @@ impl RunFiles {
             let files: Vec<String> = files.collect();
             let layout = self.layout.map(FolderLayout::describe);
             let layout = layout.map_or(String::new(), |layout| format!("; {layout}"));
-            notes.push(format!(
+            pairings.push(format!(
                 "{}: {}, by {}{layout}",
                 text::rank(&rank.label),
                 files.join(" and "),
                 rank.told_by.describe()
             ));
         }
-        notes
-    }
-
-    /// Returns the notes of the run, preceded by its name if it has one.
-    pub fn named_notes(&self) -> impl Iterator<Item = String> {
-        let name = if self.folder.as_os_str().is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", self.folder.display())
-        };
-        self.notes.iter().map(move |note| {
-            if is_of_no_run(note) {
-                note.clone()
-            } else {
-                format!("{name}{note}")
-            }
-        })
+        pairings
     }
 }
 
@@ -265,11 +252,12 @@ impl FlightFolder {
     }
 
     /// Returns a note on how the dumps were combined; `None` for a single folder.
-    pub fn joined_note(&self) -> Option<String> {
+    pub fn joined_note(&self) -> Option<Diagnostic> {
         if self.nodes.is_empty() {
             return None;
         }
-        Some(format!(
+        Some(diagnostic!(
+            FoldersJoined,
             "the dumps in {} are read as one job: no rank is in two of these folders, \
              and their groups include ranks of the other folders",
             self.node_names()
@@ -288,7 +276,7 @@ pub struct ManifestEntry {
     /// --interleave`.
     pub is_interleaved: bool,
     /// Note on the time of recorded steps relative to others, if recording slowed them down much.
-    pub cost: Option<String>,
+    pub cost: Option<Diagnostic>,
     /// Median length of steps that were not recorded, ns.
     pub plain_step: Option<DurationNs>,
 }

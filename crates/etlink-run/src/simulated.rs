@@ -15,7 +15,7 @@ use etlink_chakra::simulated::{
     compare_simulation,
 };
 use etlink_link::ranks::rank_list;
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure, diagnostic};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::BufReader;
@@ -38,7 +38,7 @@ pub struct SimulationResult {
     /// Prefix of the graphs' names.
     pub graphs: PathBuf,
     /// Notes for the reader of the figures.
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Excluded traces of the recording; the recording's reader already knows them.
     pub excluded: Vec<Excluded>,
     /// Figures of the simulation.
@@ -97,7 +97,8 @@ impl SimulationFiles {
         for (rank, path) in &self.graphs.ranks {
             let graph = read_graph(path)?;
             if let Some(damage) = graph.damage() {
-                notes.push(format!("{}: {damage}", path.display()));
+                let damage = diagnostic!(GraphRepaired, "{damage}");
+                notes.push(damage.of_file(path.display()));
             }
             let comms = GraphComms::new(*rank, &graph, &groups, &log, timeline);
             ranks.push(comms.map_err(|difference| {
@@ -113,7 +114,8 @@ impl SimulationFiles {
         }
         notes.extend(end_note(&report));
         if report.unpaired > 0 {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                SimulationUnpaired,
                 "simulated communications without a counterpart in the recording, not compared: {}",
                 report.unpaired
             ));
@@ -121,7 +123,7 @@ impl SimulationFiles {
         Ok(SimulationResult {
             log: self.log,
             graphs: self.graphs.prefix,
-            notes,
+            diagnostics: notes,
             excluded: vec![],
             report,
             run,
@@ -130,13 +132,14 @@ impl SimulationFiles {
     }
 
     /// Returns a note on graphs that are missing in the log.
-    fn absent_note(&self, log: &AstraLog) -> Option<String> {
+    fn absent_note(&self, log: &AstraLog) -> Option<Diagnostic> {
         let graphs = self.graphs.ranks.keys();
         let absent: Vec<&i64> = graphs
             .filter(|rank| !log.ranks.contains_key(rank))
             .collect();
         (!absent.is_empty()).then(|| {
-            format!(
+            diagnostic!(
+                RanksAbsent,
                 "{} has graphs but is not in the log: the simulation did not finish, or it had \
                  fewer ranks",
                 rank_list("rank", &absent)
@@ -243,51 +246,62 @@ fn read_log(path: &Path) -> Result<AstraLog, RunError> {
     Err(Failure::about(path.display(), what).into())
 }
 
-fn log_notes(log: &AstraLog) -> Vec<String> {
+fn log_notes(log: &AstraLog) -> Vec<Diagnostic> {
     let mut notes = vec![];
     if log.runs > 1 {
-        notes.push(format!(
+        notes.push(diagnostic!(
+            LogIncomplete,
             "the log has {} simulations, because the simulator appends to it: the last one is read",
             log.runs
         ));
     }
     if log.ranks.values().all(|rank| rank.nodes.is_empty()) {
-        notes.push(
-            "the log has no nodes, so communications are not compared: set \"trace-enabled\" to 1 \
-             in system.json, run the simulator again, and give its log/log.log"
-                .to_owned(),
+        let no_nodes = diagnostic!(
+            LogIncomplete,
+            "the log has no nodes, so communications are not compared"
         );
+        notes.push(no_nodes.advise(
+            "set \"trace-enabled\" to 1 in system.json, run the simulator again, and give its \
+             log/log.log",
+        ));
     }
     if log.without_begin > 0 {
-        notes.push(format!(
+        let no_begin = diagnostic!(
+            LogIncomplete,
             "the log lacks the start of some nodes ({}): its beginning is missing, because the \
-             simulator keeps only the last 110 MB; simulate less, such as files of --comm-only",
+             simulator keeps only the last 110 MB",
             log.without_begin
-        ));
+        );
+        notes.push(no_begin.advise("simulate less, such as files of --comm-only"));
     }
     if let Some(line) = log.first_damaged {
         let count = log.damaged;
-        notes.push(format!(
+        notes.push(diagnostic!(
+            LogIncomplete,
             "truncated lines in the log: {count}, first: line {line}"
         ));
     }
     let messages = log.critical.iter();
-    notes.extend(messages.map(|message| format!("the simulator says `{message}`")));
+    notes.extend(
+        messages.map(|message| diagnostic!(SimulatorSays, "the simulator says `{message}`")),
+    );
     notes
 }
 
 /// Returns a note on a simulation that may have continued after the end of its log.
-fn end_note(report: &SimulationReport) -> Option<String> {
+fn end_note(report: &SimulationReport) -> Option<Diagnostic> {
     const LACKS: &str = "the log lacks the simulator's last line (`Exiting`)";
     if report.log_has_end {
         None
     } else if !report.stuck.is_empty() {
-        Some(format!(
+        Some(diagnostic!(
+            LogIncomplete,
             "{LACKS}: it is truncated, or the simulator was stopped or is still running. Unfinished \
              ranks may not be stuck"
         ))
     } else if !report.aborted.is_empty() {
-        Some(format!(
+        Some(diagnostic!(
+            LogIncomplete,
             "{LACKS}: the simulator aborted at exit, was stopped or is still running, or the log is \
              truncated"
         ))

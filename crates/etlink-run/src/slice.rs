@@ -2,7 +2,9 @@
 
 use crate::text::SyntaxError;
 use etlink_link::ranks::RankSteps;
-use etlink_model::{DeviceTrace, DurationNs, KeptTime, SlicedStep, TimeNs, UnixNs};
+use etlink_model::{
+    DeviceTrace, Diagnostic, DurationNs, KeptTime, SlicedStep, TimeNs, UnixNs, diagnostic,
+};
 
 /// Part of each trace to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +123,7 @@ pub(crate) struct ChosenSlice {
     /// Complete steps in the slice.
     pub(crate) steps: Vec<SlicedStep>,
     /// Note on the slice.
-    pub(crate) note: String,
+    pub(crate) note: Diagnostic,
 }
 
 /// Note on every slice.
@@ -143,7 +145,10 @@ fn choose_steps(all: Vec<SlicedStep>, first: i64, last: i64) -> Result<ChosenSli
     };
     Ok(ChosenSlice {
         time: KeptTime { from, until },
-        note: format!("only {named} {is_read}, out of {whole} in the trace; {BEFORE}"),
+        note: diagnostic!(
+            SliceRead,
+            "only {named} {is_read}, out of {whole} in the trace; {BEFORE}"
+        ),
         steps,
     })
 }
@@ -183,7 +188,10 @@ fn choose_time(
     Some(ChosenSlice {
         time,
         steps,
-        note: format!("only {from} to {until} of the trace of {length} is read; {BEFORE}"),
+        note: diagnostic!(
+            SliceRead,
+            "only {from} to {until} of the trace of {length} is read; {BEFORE}"
+        ),
     })
 }
 

@@ -20,7 +20,7 @@ use etlink_chakra::convert::GroupList;
 use etlink_chakra::finding::{Finding, Severity};
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::read;
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure, diagnostic};
 use etlink_workload::WorkloadSet;
 use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
 use etlink_workload::scale::{ScaleOptions, scale};
@@ -47,7 +47,7 @@ pub struct WorkloadReport {
     /// Violated rules; none is an error.
     pub findings: Vec<Finding>,
     /// Notes for the user, as sentences.
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Generates the run of a pattern in `folder`.
@@ -117,8 +117,8 @@ pub fn scale_run(
     let mut network = network_beside(&prefix, options.ranks)?;
     network.system_text = network.system_text.map(|system| system_for(&set, system));
     let mut report = write_set(&name, &set, network, folder, overwrite)?;
-    report.notes.extend(passed_by);
-    report.notes.extend(untied_note(&set, graphs.len()));
+    report.diagnostics.extend(passed_by);
+    report.diagnostics.extend(untied_note(&set, graphs.len()));
     Ok(report)
 }
 
@@ -136,7 +136,7 @@ fn not_one_run(folder: &Path, runs: usize) -> Failure {
 
 /// Returns a note if no collective and no message connects the copies of a run, which have `ranks`
 /// ranks each.
-fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
+fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<Diagnostic> {
     let copy_of = |rank: &u32| *rank as usize / ranks.max(1);
     let spans = |group: &Vec<u32>| {
         let copies = group.first().zip(group.last());
@@ -151,7 +151,8 @@ fn untied_note(set: &WorkloadSet, ranks: usize) -> Option<String> {
     } else {
         "no rank communicates"
     };
-    Some(format!(
+    Some(diagnostic!(
+        RanksIndependent,
         "{why}: the copies run independently, so more ranks take no more time"
     ))
 }
@@ -261,14 +262,18 @@ fn write_files(
         groups: set.groups.len() as u64,
         bytes: 0,
         findings: vec![],
-        notes: vec![],
+        diagnostics: vec![],
     };
     if network.network_origin == NetworkOrigin::NotScaled {
         let path = folder.join(file::NETWORK);
-        report.notes.push(format!(
-            "{} is ASTRA-sim's example: {NOT_SCALED}; replace it with your topology",
+        let example = diagnostic!(
+            NetworkAssumed,
+            "{} is ASTRA-sim's example: {NOT_SCALED}",
             path.display()
-        ));
+        );
+        report
+            .diagnostics
+            .push(example.advise("replace it with your topology"));
     }
     let mut ranks = vec![];
     for (rank, graph) in (0..).zip(&set.ranks) {

@@ -1,8 +1,7 @@
 //! Notes on figures from device traces that are truncated or have invalid rows.
 
-use crate::table::{rank, row_damage, same_notes};
 use etlink_link::ranks::rank_list;
-use etlink_model::{Anomalies, GlobalRank};
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Severity, diagnostic};
 
 /// Returns a line that names the truncated device traces by the labels of their ranks; empty if
 /// there are none. A single trace is not named.
@@ -28,31 +27,26 @@ pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
     }
 }
 
-/// Returns a line per kind of damage to the device rows of ranks, given with their labels; printed
-/// before all figures. A single trace is not named.
-pub(crate) fn row_damage_lines<'r>(
-    ranks: impl Iterator<Item = (&'r str, &'r Anomalies)>,
+/// Returns a line per kind of damage to device rows, from the diagnostics of ranks; printed before
+/// all figures. A single trace is not named.
+pub(crate) fn row_damage_lines<'d>(
+    told: impl Iterator<Item = &'d Diagnostic>,
     is_only_trace: bool,
 ) -> String {
-    let mut damages: Vec<(String, String)> = vec![];
-    for (label, anomalies) in ranks {
-        let name = if is_only_trace {
-            String::new()
-        } else {
-            rank(label)
-        };
-        damages.extend(row_damage(anomalies).map(|damage| (name, damage)));
-    }
-    let named = damages.iter();
-    let lines = same_notes(named.map(|(name, damage)| (name.clone(), damage.as_str())));
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    let of_rows = told.filter(|one| match one.code {
+        DiagnosticCode::Anomaly(kind) => one.severity == Severity::Damage && kind.is_of_rows(),
+        _ => false,
+    });
+    let of_rows = of_rows.cloned().map(|one| one.named_if(!is_only_trace));
+    let lines = Diagnostic::merge(of_rows).into_iter();
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// Returns a note on findings that ignore ranks with truncated device traces, given by their
-/// labels.
-pub(crate) fn findings_note(left_out: &[&str]) -> Option<String> {
+/// Returns the fact that findings ignore ranks with truncated device traces, given by their labels.
+pub(crate) fn findings_note(left_out: &[&str]) -> Option<Diagnostic> {
     (!left_out.is_empty()).then(|| {
-        format!(
+        diagnostic!(
+            FindingsIncomplete,
             "gains exclude {}: unrecorded work cannot change, and the other ranks would wait \
              for it",
             names(left_out)

@@ -1,8 +1,7 @@
-//! Notes for people, on standard error: standard output has only results.
+//! Diagnostics for people, as notes on standard error: standard output has only results.
 
 use crate::table::{plain, plain_lines};
-use etlink_run::discover::is_of_no_run;
-use indexmap::IndexMap;
+use etlink_model::Diagnostic;
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::OnceLock;
@@ -55,12 +54,18 @@ fn print_line(text: impl Display) {
     print_on_stderr(&format!("{text}\n"));
 }
 
-/// Prints a note.
-pub fn print_note(text: &str) {
+/// Prints diagnostics, each on a line; those that differ only in their subjects once.
+pub fn print<'d>(all: impl IntoIterator<Item = &'d Diagnostic>) {
     if are_wanted() {
-        // notes quote names from traces, whose control characters a terminal would obey
-        print_line(format_args!("note: {}", plain(text)));
+        for told in Diagnostic::merge(all.into_iter().cloned()) {
+            print_text(&told.to_string());
+        }
     }
+}
+
+fn print_text(text: &str) {
+    // notes quote names from traces, whose control characters a terminal would obey
+    print_line(format_args!("note: {}", plain(text)));
 }
 
 /// Prints an error, a finding, or a summary. `--quiet` does not hide it, because it is not a note.
@@ -71,89 +76,37 @@ pub fn print_message(message: impl Display) {
 }
 
 /// Prints details of a rank or a file in verbose mode.
-pub fn print_details(name: &str, details: &[String]) {
+pub fn print_details<T: Display>(name: &str, details: &[T]) {
     if is_verbose() {
         for text in details {
-            print_note(&format!("{name}: {text}"));
+            print_text(&format!("{name}: {text}"));
         }
     }
 }
 
-/// Prints the notes of runs, each with its run's name (empty if there is only one); a note that
-/// several runs share appears once.
-pub fn print_of_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) {
-    print_all(&name_runs(runs));
+/// Prints the diagnostics of runs, each with its run's name (empty if there is only one).
+pub fn print_of_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<Diagnostic>)>) {
+    print(&name_runs(runs));
 }
 
-/// Prefixes notes with the names of their runs, and merges equal notes.
-pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<String>)>) -> Vec<String> {
-    // by first appearance: in the order of runs, and the same for each call
-    let mut by_note: IndexMap<String, Vec<&str>> = IndexMap::new();
-    for (run, notes) in runs {
-        for note in notes {
-            by_note.entry(note).or_default().push(run);
-        }
-    }
-    let mut named = vec![];
-    for (note, runs) in by_note {
-        named.push(match &runs[..] {
-            _ if is_of_no_run(&note) => note,
-            [] | [""] => note,
-            [run] => format!("{run}: {note}"),
-            several => format!("{} runs ({}): {note}", several.len(), first_names(several)),
-        });
-    }
-    named
+/// Adds the names of their runs to diagnostics, and merges equal ones.
+pub fn name_runs<'n>(runs: impl Iterator<Item = (&'n str, Vec<Diagnostic>)>) -> Vec<Diagnostic> {
+    let named = runs.flat_map(|(run, told)| told.into_iter().map(|one| one.of_run(run)));
+    Diagnostic::merge(named)
 }
 
-/// Prefixes the notes of two compared runs with `before` or `after`.
-pub fn name_sides([before, after]: [Vec<String>; 2]) -> Vec<String> {
+/// Adds `before` or `after` to the diagnostics of two compared runs.
+pub fn name_sides([before, after]: [Vec<Diagnostic>; 2]) -> Vec<Diagnostic> {
     name_runs([("before", before), ("after", after)].into_iter())
 }
 
-/// Joins the first few names of a list.
-fn first_names(names: &[&str]) -> String {
-    match names {
-        [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
-        few => few.join(", "),
-    }
-}
-
-/// Prints notes.
-pub fn print_all(notes: &[String]) {
-    for text in notes {
-        print_note(text);
-    }
-}
-
-/// Prints notes next to the error that ends the command, without those whose reason it states.
-pub fn print_beside(notes: &[String], error: &anyhow::Error) {
+/// Prints diagnostics next to the error that ends the command, without those whose reason it
+/// states.
+pub fn print_beside(all: &[Diagnostic], error: &anyhow::Error) {
     let said = format!("{error:#}");
-    let is_said = |note: &str| {
-        let reason = note.split_once(" is left out: ");
+    let is_said = |told: &&Diagnostic| {
+        let reason = told.message.split_once(" is left out: ");
         reason.is_some_and(|(_, reason)| said.contains(reason))
     };
-    for text in notes.iter().filter(|note| !is_said(note)) {
-        print_note(text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notes_of_several_runs_appear_once() {
-        let notes = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect();
-        let runs = [
-            ("a", notes(&["CPU run", "one clock"])),
-            ("b", notes(&["CPU run"])),
-            ("c", notes(&["no clock"])),
-        ];
-        assert_eq!(
-            name_runs(runs.into_iter()),
-            ["2 runs (a, b): CPU run", "a: one clock", "c: no clock"]
-        );
-        assert_eq!(name_runs([("", notes(&["alone"]))].into_iter()), ["alone"]);
-    }
+    print(all.iter().filter(|told| !is_said(told)));
 }

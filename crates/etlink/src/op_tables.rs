@@ -4,7 +4,6 @@ use crate::commands::print_run_files;
 use crate::cut_traces::cut_line;
 use crate::notes;
 use crate::rank_error::rank_error;
-use crate::table;
 use anyhow::{Context, Result};
 use etlink_analysis::top::{
     CallTree, KeyAverages, Options, TopGroup, TopOrder, TreeOptions, call_tree, key_averages,
@@ -15,7 +14,10 @@ use etlink_analysis::{
 };
 use etlink_link::ranks::{RankSteps, RankSummary, RunSteps, StepSpan};
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{Anomalies, DeviceTrace, GlobalRank, HostIdx, KeepEvents};
+use etlink_model::{
+    Anomalies, DeviceTrace, Diagnostic, DiagnosticCode, GlobalRank, HostIdx, KeepEvents, Severity,
+    command_only, diagnostic,
+};
 use etlink_run::discover::ManifestEntry;
 use etlink_run::job::{self, LinkJob};
 use etlink_run::membership::{self, Excluded};
@@ -34,7 +36,7 @@ pub struct OpTable {
     /// Rank of the trace, if known.
     pub rank: Option<i64>,
     /// Notes about the trace.
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Defects of the trace.
     pub anomalies: Anomalies,
     #[serde(flatten)]
@@ -64,7 +66,7 @@ pub struct RunTables {
     /// Tables per rank.
     pub tables: Vec<OpTable>,
     /// Notes about the folders.
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Traces without a table.
     pub excluded: Vec<Excluded>,
     /// Steps of the run, if the traces are analyzed.
@@ -139,7 +141,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
         let result = made.map(|mut table| RankResult {
             label: runs.entry(index).label().to_owned(),
             summary: table.summary.take(),
-            notes: vec![],
+            diagnostics: vec![],
             value: table,
         });
         results.push(Some(result.map_err(rank_error)));
@@ -149,14 +151,15 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     let (mut excluded, mut failed) = (vec![], vec![]);
     // a trace of an unknown rank is still analyzed
     for results in runs.collect_runs(results, false)? {
-        let mut notes = runs.run_notes(&results);
+        let mut notes = runs.run_diagnostics(&results);
         let members = results.members.ranks.iter();
         let cut = members.filter(|rank| rank.value.anomalies.is_cut());
         let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
         // without an analysis, each table has this note itself
         if config.rules.is_some() {
             let cut_line = cut_line(&cut, runs.source.is_one_rank());
-            notes.extend(cut_line.lines().map(str::to_owned));
+            let cut = cut_line.lines();
+            notes.extend(cut.map(|line| diagnostic!(TraceTruncated, "{line}")));
         }
         let name = if runs.runs.len() == 1 {
             String::new()
@@ -179,7 +182,7 @@ pub fn read_tables(config: &OpTableConfig<'_>) -> Result<RunTables> {
     Ok(RunTables {
         steps: run_steps(summaries, &tables),
         tables,
-        notes: notes::name_runs(noted),
+        diagnostics: notes::name_runs(noted),
         excluded,
     })
 }
@@ -329,12 +332,13 @@ fn trace_table(
         if host.is_none() || !lacks_shapes {
             // no figure comes from the host trace
             report.anomalies = of_device;
-            if host.is_none() || !report.two_runs && !set.options.allow_mismatch {
-                report.notes.clear();
+            let are_two_runs = DiagnosticCode::TwoRuns.is_in(&report.diagnostics);
+            if host.is_none() || !are_two_runs && !set.options.allow_mismatch {
+                report.diagnostics.clear();
                 // compared times are as recorded
                 let overhead = report.overhead.as_ref();
                 let overhead = overhead.filter(|overhead| !overhead.is_removed);
-                report.notes.extend(overhead.map(overhead_note));
+                report.diagnostics.extend(overhead.map(overhead_note));
             }
         }
         (top, report)
@@ -342,13 +346,10 @@ fn trace_table(
     if set.options.strict && job::is_damaged(&report) {
         return Err(RunError::refused_trace(device, &report.anomalies).into());
     }
-    notes.extend(
-        report
-            .notes
-            .into_iter()
-            .chain(table::damage(&report.anomalies)),
-    );
+    let damage = report.anomalies.diagnostics(Severity::Damage);
+    notes.extend(report.diagnostics.into_iter().chain(damage));
     notes.extend(negative_note(&top));
+    let notes = notes.into_iter().map(|one| one.of_file(&file)).collect();
     // without a device, all device times are 0 and give no order
     top.sort(config.order.unwrap_or(if top.has_device() {
         TopOrder::SelfDevice
@@ -358,7 +359,7 @@ fn trace_table(
     Ok(Some(OpTable {
         file,
         rank,
-        notes,
+        diagnostics: notes,
         anomalies: report.anomalies,
         top,
         analysis,
@@ -406,15 +407,19 @@ fn has_shapes(trace: &DeviceTrace) -> bool {
 }
 
 /// Explains negative own times.
-fn negative_note(top: &KeyAverages) -> Option<String> {
+fn negative_note(top: &KeyAverages) -> Option<Diagnostic> {
     let rows = top.rows.iter().filter(|row| row.self_host_ns < 0).count();
     let why = "their children overlap (calls outside ops count as one thread)";
-    (rows > 0)
-        .then(|| format!("rows with negative self time, as in PyTorch's table: {rows}; {why}"))
+    (rows > 0).then(|| {
+        diagnostic!(
+            TimesUncertain,
+            "rows with negative self time, as in PyTorch's table: {rows}; {why}"
+        )
+    })
 }
 
 /// Explains why a requested group lacks data.
-fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<String> {
+fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<Diagnostic> {
     // the profiler writes Python frames only if with_stack is set
     let stacks = trace
         .auxiliary
@@ -422,14 +427,18 @@ fn missing_notes(trace: &DeviceTrace, group: TopGroup, has_host: bool) -> Vec<St
         .contains(&etlink_model::AuxiliaryKind::Python);
     match group {
         TopGroup::Stack(_) if !stacks => {
-            vec!["the trace was recorded without stacks (with_stack)".to_owned()]
+            vec![diagnostic!(
+                DataMissing,
+                "the trace was recorded without stacks (with_stack)"
+            )]
         }
         TopGroup::Shape if !has_shapes(trace) && !has_host => {
-            vec![
-                "the trace was recorded without shapes (record_shapes); --host adds those of \
-                the host trace"
-                    .to_owned(),
-            ]
+            let lacks = diagnostic!(
+                DataMissing,
+                "the trace was recorded without shapes (record_shapes)"
+            );
+            let remedy = command_only("--host adds those of the host trace".to_owned());
+            vec![lacks.advise(remedy)]
         }
         _ => vec![],
     }

@@ -6,6 +6,7 @@ use crate::table::{count, percent, time};
 use etlink_analysis::RankAnalysis;
 use etlink_analysis::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
 use etlink_analysis::top::KeyAverages;
+use etlink_model::{Diagnostic, diagnostic};
 
 /// Compares runs whose tables were made with rules.
 pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
@@ -31,11 +32,11 @@ pub fn diff_sentences(diff: &RunDiff) -> Vec<String> {
 }
 
 /// Returns a note per run whose ranks lack steps, on the steps behind its step times.
-pub fn step_notes(diff: &RunDiff) -> Vec<String> {
-    let notes = diff
-        .runs
-        .each_ref()
-        .map(|run| Vec::from_iter(run.common_steps_note()));
+pub fn step_notes(diff: &RunDiff) -> Vec<Diagnostic> {
+    let notes = diff.runs.each_ref().map(|run| {
+        let note = run.common_steps_note();
+        Vec::from_iter(note.map(|note| diagnostic!(StepsDiffer, "{note}")))
+    });
     notes::name_sides(notes)
 }
 

@@ -7,8 +7,8 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analysis::findings::{RankCauses, RankPart, RunFindings, rank_causes, run_findings};
 use etlink_analysis::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
-use etlink_link::ranks::{RunSteps, step_definition};
-use etlink_model::{Anomalies, NodeIdx, RankIdx, UnixNs};
+use etlink_link::ranks::{RunSteps, step_definition, straggler_stats};
+use etlink_model::{Anomalies, Diagnostic, NodeIdx, RankIdx, UnixNs, diagnostic};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
 use etlink_run::membership::Excluded;
@@ -106,7 +106,7 @@ pub fn findings_of_run(
     joined: &JoinedRun,
     labels: &[String],
     ranks: Vec<Option<FoundRank>>,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
 ) -> Option<RunFindings> {
     let mut all = ranks.into_iter().collect::<Option<Vec<FoundRank>>>()?;
     if all.len() == 1 {
@@ -125,7 +125,7 @@ pub fn findings_of_run(
             Some(found)
         }
         Err(error) => {
-            notes.push(format!("no findings: {error:#}"));
+            notes.push(diagnostic!(FindingsIncomplete, "no findings: {error:#}"));
             None
         }
     }
@@ -207,5 +207,8 @@ pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<
         }
     }
     let steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
-    Ok(run_findings(&all.graph, parts, &steps))
+    let mut found = run_findings(&all.graph, parts, &steps);
+    let (ranks, clocks) = (&joined.summaries, &joined.clocks);
+    found.name_straggler(&straggler_stats(ranks, &joined.matches, clocks));
+    Ok(found)
 }

@@ -5,6 +5,7 @@
 //! their times. Measured: for a trace with seven threads, and for one with 47, ASTRA-sim took that
 //! sum to within 0.1 %.
 
+use etlink_model::{Diagnostic, diagnostic};
 use etlink_run::job::JobReport;
 use etlink_run::text;
 
@@ -15,8 +16,8 @@ const MIN_EXCESS: f64 = 0.05;
 /// its file.
 pub(crate) fn serial_host_note<'r>(
     ranks: impl Iterator<Item = (Option<String>, &'r JobReport)>,
-) -> Option<String> {
-    let mut worst: Option<(f64, String)> = None;
+) -> Option<Diagnostic> {
+    let mut worst: Option<(f64, Diagnostic)> = None;
     for (name, linked) in ranks {
         let Some(written) = &linked.written else {
             continue;
@@ -34,15 +35,18 @@ pub(crate) fn serial_host_note<'r>(
         } else {
             "because its threads ran in parallel"
         };
-        let said = format!(
+        let said = diagnostic!(
+            SimulatedTimes,
             "a simulator that runs one host node at a time needs at least {} for the .et{of_rank}, \
-             which took {} ({:+.0} %), {why}; \
-             merge --for astra-sim counts their time once",
+             which took {} ({:+.0} %), {why}",
             text::time(host_ns),
             text::time(measured_ns),
             100.0 * excess
         );
-        worst = Some((excess, said));
+        worst = Some((
+            excess,
+            said.advise("merge --for astra-sim counts their time once"),
+        ));
     }
     worst.map(|(_, said)| said)
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use etlink_link::TensorEdges;
+use etlink_model::Diagnostic;
 use etlink_run::run::JoinedMembers;
 use etlink_run::simulated::{SimulationFiles, SimulationResult};
 use etlink_run::{Run, RunOptions, RunSource};
@@ -13,14 +14,14 @@ pub(crate) fn read_simulation(
     files: SimulationFiles,
     against: Option<(&Path, RunOptions)>,
     timeline: bool,
-) -> Result<(SimulationResult, Vec<String>)> {
+) -> Result<(SimulationResult, Vec<Diagnostic>)> {
     let Some((against, options)) = against else {
         return Ok((files.read(None, timeline)?, vec![]));
     };
     let recording = join_recording(against, options)?;
     let mut result = files.read(Some((against, &recording.joined)), timeline)?;
     result.excluded = recording.excluded;
-    Ok((result, recording.notes))
+    Ok((result, recording.diagnostics))
 }
 
 /// Links the ranks of a recording and joins them.

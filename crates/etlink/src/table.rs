@@ -7,7 +7,7 @@ mod text;
 mod width;
 
 pub use csv_text::CsvTable;
-pub use etlink_run::text::{count, damage, infos, rank, row_damage, same_notes, time};
+pub use etlink_run::text::{count, rank, time};
 pub use grid::{Column, Grid, Limit};
 pub use text::{
     cut, known, mb, mean_time, percent, percent_of, plain, plain_lines, scaled, signed_time,
@@ -118,7 +118,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
         "captures",
         found.captures,
         format!(
-            "{} launches, {}",
+            "launches: {}, {}",
             found.launches,
             linked.capture.as_deref().unwrap_or("")
         ),
@@ -167,9 +167,9 @@ fn add_written(linked: &JobReport, rows: &mut FactRows) {
             "written",
             mb(linked.bytes.output),
             format!(
-                "{} nodes, {} deps, {}",
-                written.nodes,
-                written.deps,
+                "{}, {}, {}",
+                count(written.nodes, "node"),
+                count(written.deps, "dep"),
                 linked.output.as_deref().unwrap_or("")
             ),
         );

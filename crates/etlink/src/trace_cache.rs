@@ -1,6 +1,7 @@
 //! The cache of parsed traces: its location, and notes on its use.
 
-use crate::notes::print_note;
+use crate::notes;
+use etlink_model::{Diagnostic, diagnostic};
 use etlink_run::{CacheUsage, ReadCache, text};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -33,24 +34,24 @@ fn in_folder(folder: PathBuf) -> ReadCache {
 /// Prints notes on the number of traces from the cache, and their age.
 pub fn note_usage() {
     if let Some(cache) = CACHE.get() {
-        for note in usage_notes(cache.folder(), &cache.usage()) {
-            print_note(&note);
-        }
+        notes::print(&usage_notes(cache.folder(), &cache.usage()));
     }
 }
 
-fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
+fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<Diagnostic> {
     let folder = folder.display();
     let mut notes = vec![];
     if usage.found_results > 0 {
-        notes.push(format!(
+        notes.push(diagnostic!(
+            CacheUsed,
             "found the results of {} in {folder}; their files are unchanged{}",
             text::count(usage.found_results, "rank"),
             age_text("the oldest result", usage.oldest_result)
         ));
     }
     if usage.found > 0 {
-        notes.push(format!(
+        notes.push(diagnostic!(
+            CacheUsed,
             "{} not parsed again: {folder} has the parsed form of the unchanged files{}",
             counted(usage.found, "trace file"),
             age_text("the oldest parsed form", usage.oldest)
@@ -64,10 +65,15 @@ fn usage_notes(folder: &Path, usage: &CacheUsage) -> Vec<String> {
                 "first: ",
             ),
         };
-        notes.push(format!("{those} rebuilt ({first_of}{first})"));
+        notes.push(diagnostic!(
+            CacheProblem,
+            "{those} rebuilt ({first_of}{first})"
+        ));
     }
     let problem = usage.problem.iter();
-    notes.extend(problem.map(|problem| format!("cannot use the cache: {problem}")));
+    notes.extend(
+        problem.map(|problem| diagnostic!(CacheProblem, "cannot use the cache: {problem}")),
+    );
     notes
 }
 
@@ -114,17 +120,24 @@ mod tests {
         };
         let notes = usage_notes(Path::new("c"), &usage);
         assert!(
-            notes[0].starts_with("found the results of 1 rank in c;"),
+            notes[0]
+                .message
+                .starts_with("found the results of 1 rank in c;"),
             "{notes:?}"
         );
         assert!(
-            notes[0].ends_with("the oldest result is 2 hours old"),
+            notes[0]
+                .message
+                .ends_with("the oldest result is 2 hours old"),
             "{notes:?}"
         );
-        assert!(notes[1].starts_with("2 trace files were"), "{notes:?}");
-        assert!(notes[1].ends_with(" is 1 second old"), "{notes:?}");
+        assert!(
+            notes[1].message.starts_with("2 trace files were"),
+            "{notes:?}"
+        );
+        assert!(notes[1].message.ends_with(" is 1 second old"), "{notes:?}");
         assert_eq!(
-            notes[2],
+            notes[2].message,
             "1 damaged entry of the cache was rebuilt (c/1.made: incomplete frame)"
         );
         let usage = CacheUsage {
@@ -133,7 +146,7 @@ mod tests {
         };
         let notes = usage_notes(Path::new("c"), &usage);
         assert!(
-            notes[0].starts_with("1 trace file was not parsed"),
+            notes[0].message.starts_with("1 trace file was not parsed"),
             "{notes:?}"
         );
     }

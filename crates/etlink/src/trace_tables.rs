@@ -4,7 +4,7 @@ use crate::rank_error::rank_error;
 use crate::run_query::RunQuery;
 use anyhow::{Result, bail};
 use etlink_link::LinkedTrace;
-use etlink_model::KeepEvents;
+use etlink_model::{Diagnostic, KeepEvents};
 use etlink_replay::{ReplaySettings, graph_from_trace, node_slack, run_graph};
 use etlink_run::memory::RankOperation;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunSet};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The linked traces of a run's ranks: the tables of `analyze --parquet` as streams of batches.
 pub struct TraceDocument {
     ranks: Vec<RankTrace>,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl TraceDocument {
@@ -51,14 +51,14 @@ impl TraceDocument {
         let results = results.into_iter().map(|rank| rank.map(errors)).collect();
         let mut document = TraceDocument {
             ranks: vec![],
-            notes: vec![],
+            diagnostics: vec![],
         };
         for run in runs.collect_runs(results, false)? {
             if run.members.ranks.is_empty() {
                 let errors = run.failed.into_iter().map(|(_, error)| error);
                 return Err(RunError::no_trace_taken(errors.collect()).into());
             }
-            document.notes.extend(runs.run_notes(&run));
+            document.diagnostics.extend(runs.run_diagnostics(&run));
             let members = run.members.ranks.into_iter();
             document.ranks.extend(members.map(|rank| rank.value));
         }
@@ -66,8 +66,8 @@ impl TraceDocument {
     }
 
     /// Returns notes about the traces, including excluded ones.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// Returns one of the tables, with all ranks.
@@ -90,7 +90,7 @@ fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
     if !entry.is_wanted(stated) {
         return Ok(None);
     }
-    let notes = linked.notes();
+    let notes = linked.diagnostics();
     // discovery has settled whether to trust the file name or the trace
     let rank = entry.files().rank.or(stated.map(|rank| rank.0));
     let is_one_rank = entry.set.source.is_one_rank();
@@ -98,7 +98,7 @@ fn link_rank(entry: RankEntry<'_>) -> Result<Option<RankResult<RankTrace>>> {
         label: entry.label().to_owned(),
         // a single rank is not compared with others
         summary: if !is_one_rank { linked.summary } else { None },
-        notes,
+        diagnostics: notes,
         value: RankTrace {
             rank,
             times: Arc::new(graph_times(&linked.trace)?),

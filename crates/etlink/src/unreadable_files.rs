@@ -1,5 +1,6 @@
 //! Remembers if any input was unreadable and left out: the command then ends with 1.
 
+use etlink_model::DiagnosticCode;
 use etlink_run::run::RunSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,8 @@ static IS_ANY: AtomicBool = AtomicBool::new(false);
 
 /// Remembers if any input of these runs was unreadable; notes of the runs name it.
 pub fn record(runs: &RunSet) {
-    if runs.runs.iter().any(|run| run.has_unreadable) {
+    let mut runs = runs.runs.iter();
+    if runs.any(|run| DiagnosticCode::FileUnreadable.is_in(&run.diagnostics)) {
         IS_ANY.store(true, Ordering::Relaxed);
     }
 }

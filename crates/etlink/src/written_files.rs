@@ -181,7 +181,7 @@ fn check_complete(report: &MergeReport, options: &MergeOptions) -> Result<()> {
         && failed.is_none()
         && let Some(excluded) = excluded.next()
     {
-        bail!(excluded.note());
+        bail!(excluded.diagnostic().to_string());
     }
     match failed {
         Some(failed) => bail!("{failed}"),

@@ -80,6 +80,10 @@ pub struct CauseEvidence {
     /// True if the trace has no call that waits for a device, so that host work may be a wait.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_wait: bool,
+    /// True if worker processes of the data loader set the pace, so that only they have a gain until
+    /// they deliver faster.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub loader_sets_pace: bool,
     /// True if recording slowed the host down and the times contain this overhead.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub host_slowed: bool,
@@ -257,6 +261,7 @@ impl CauseCandidate {
         }
         // Sums over ranks: the sentence names the number of ranks.
         sum.may_wait |= other.may_wait;
+        sum.loader_sets_pace |= other.loader_sets_pace;
         sum.host_slowed |= other.host_slowed;
         sum.other_subjects = sum.other_subjects.max(other.other_subjects);
         let exposed = [sum.exposed_ns, other.exposed_ns].into_iter().flatten();

@@ -27,6 +27,10 @@ pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
 
 /// Says what the gain depends on that the trace does not state; empty if it states everything.
 fn doubt_text(finding: &RunFinding) -> &'static str {
+    // A loader that sets the pace is a cause of its own, without this condition.
+    if finding.figures.loader_sets_pace && finding.kind != CauseKind::InputPipeline {
+        return "; only together with a faster loader, whose workers set the pace";
+    }
     // Without recorded calls that wait, work and waiting look alike.
     if finding.figures.may_wait {
         return "; this may be waiting for the device: the trace records no calls that wait";
@@ -188,7 +192,8 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::FirstCall => first_call_text(finding),
         CauseKind::FirstStep => format!(
             "the first step takes {typical}, the others {compared_time} (median), with the largest \
-            difference in `{subject}`"
+            difference in {}",
+            work_text(&finding.subject)
         ),
         CauseKind::ProfilerOverhead => {
             format!("the profiler itself takes {total}, longest in `{subject}`")
@@ -203,11 +208,11 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         }
         CauseKind::LateRank => format!(
             "its work takes longer, which the others wait for: {} takes {typical} there, {compared_time} on others",
-            work_text(finding)
+            work_text(figures.within.as_deref().unwrap_or_default())
         ),
         CauseKind::RankImbalance => format!(
             "ranks take turns being late, longest in {}",
-            work_text(finding)
+            work_text(figures.within.as_deref().unwrap_or_default())
         ),
     }
 }
@@ -270,9 +275,9 @@ fn first_call_text(finding: &RunFinding) -> String {
     format!("the {which} call of `{subject}` takes {took}{mostly}{later}{more}")
 }
 
-/// Names the work in which ranks differ most.
-fn work_text(finding: &RunFinding) -> String {
-    match finding.figures.within.as_deref().unwrap_or_default() {
+/// Names work in which ranks or steps differ most.
+fn work_text(name: &str) -> String {
+    match name {
         BETWEEN_OPS => "host work between ops".to_owned(),
         name => format!("`{}`", short_name(name)),
     }

@@ -3,6 +3,9 @@
 use crate::UtilizationWindow;
 use crate::findings::candidate::{CauseEvidence, ProgramKind, RankCauses};
 use crate::findings::kind::CauseKind;
+use crate::findings::limits::MUCH_COMMUNICATION;
+use crate::findings::sentence::straggler_sentence;
+use etlink_link::ranks::{StragglerStats, worst_rank};
 use etlink_model::{GlobalRank, NodeIdx};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -128,6 +131,9 @@ pub struct RunFindings {
     /// Kernel that takes much of all kernel time but is not among the findings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<RunFinding>,
+    /// Sentence on the rank that the others waited for most, if they waited for long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub straggler: Option<String>,
     /// Sentence printed instead of findings, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nothing: Option<String>,
@@ -152,6 +158,17 @@ impl RunFinding {
 }
 
 impl RunFindings {
+    /// Names the rank that the others waited for most, the one in the page's head: a late begin is in no
+    /// step and has no gain, and a rank can be late although its work takes no longer than elsewhere.
+    pub fn name_straggler(&mut self, ranks: &[StragglerStats]) {
+        let worst = worst_rank(ranks, StragglerStats::waits_for_it_ns);
+        let whole_ns = self.window_ns.saturating_mul(self.ranks as i64) as f64;
+        let is_long =
+            |rank: &&StragglerStats| rank.waits_for_it_ns() as f64 >= MUCH_COMMUNICATION * whole_ns;
+        let worst = worst.filter(is_long);
+        self.straggler = worst.map(straggler_sentence);
+    }
+
     /// Returns the text of each finding, then the remarks on the whole run.
     pub fn texts(&self) -> Vec<String> {
         let findings = self.findings.iter().map(RunFinding::text);
@@ -165,7 +182,9 @@ impl RunFindings {
         let kernel = self.kernel.as_ref().map(RunFinding::text);
         let communication = self.communication.as_ref();
         let communication = communication.map(|share| share.sentence.clone());
-        let remarks = [self.nothing.clone(), together, kernel, communication];
+        let straggler = self.straggler.clone();
+        let nothing = self.nothing.clone();
+        let remarks = [nothing, together, kernel, communication, straggler];
         remarks.into_iter().flatten().collect()
     }
 }

@@ -11,6 +11,9 @@ pub(crate) const LEAST_GAIN: f64 = 0.02;
 /// window: below it, a faster kernel changes nothing.
 pub(crate) const LEAST_KERNEL_GAIN: f64 = 0.005;
 
+/// Longest time, in ns, that the host takes to receive a batch that its loader's workers have ready.
+pub(crate) const READY_BATCH_NS: i64 = 1_000_000;
+
 /// Share of the ranks' windows above which communication is reported even if its gain is small.
 pub(crate) const MUCH_COMMUNICATION: f64 = 0.2;
 

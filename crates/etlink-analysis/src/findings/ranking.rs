@@ -193,6 +193,7 @@ pub fn run_findings(
         }
     }
     let mut kept = distinct_causes(replayed);
+    put_loader_first(&mut kept);
     kept.truncate(MOST_FINDINGS);
     if kept.len() > 1 {
         found.together = Some(joint_gain(&replays, &kept, &found));
@@ -500,6 +501,19 @@ fn distinct_causes(mut replayed: Vec<Replayed>) -> Vec<Replayed> {
         }
     }
     kept
+}
+
+/// Puts a loader that sets the pace before all other causes: without those, the host would only wait
+/// longer for it.
+fn put_loader_first(kept: &mut [Replayed]) {
+    let is_pace = |one: &Replayed| one.candidate.evidence.loader_sets_pace;
+    if kept.iter().any(is_pace) {
+        // A stable sort: the others keep their order.
+        kept.sort_by_key(|one| !is_pace(one));
+        for one in kept {
+            one.candidate.evidence.loader_sets_pace = true;
+        }
+    }
 }
 
 /// Returns true if a cause is fixed in another way than the larger cause that covers its time: that

@@ -6,6 +6,7 @@ use crate::findings::detect::communication::UNNAMED_COMMUNICATION;
 use crate::findings::finding::{CommunicationShare, JointGain, RunFindings};
 use crate::findings::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
 use crate::findings::text::{count_text, percent_text, time_text};
+use etlink_link::ranks::StragglerStats;
 
 /// Describes the gain without all findings at once, and says if their gains add up.
 pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {
@@ -71,6 +72,23 @@ pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindi
     format!(
         "{}; the gain from hiding it is unknown: the trace records no calls that wait",
         share_text(share, found)
+    )
+}
+
+/// Describes the waits for a rank, and the part of them that no step contains.
+pub(crate) fn straggler_sentence(rank: &StragglerStats) -> String {
+    let late = if rank.began_late_ns > 0 {
+        let late = time_text(rank.began_late_ns);
+        format!(
+            ", {late} of it because its step or recording began later, which the time of steps excludes"
+        )
+    } else {
+        String::new()
+    };
+    let waited = time_text(rank.waits_for_it_ns());
+    format!(
+        "the other ranks waited most for rank {}: {waited} in total{late}",
+        rank.rank
     )
 }
 

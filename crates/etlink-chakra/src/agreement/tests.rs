@@ -16,6 +16,7 @@ fn rank(rank: i64, drawn: Drawn<'_>) -> (RankSummary, Vec<Option<i64>>) {
                 node: NodeIdx(node),
                 peers,
                 kind,
+                name: Default::default(),
                 dtype: Default::default(),
                 in_split: Default::default(),
                 in_bytes: size.unwrap_or(0).unsigned_abs(),

@@ -14,8 +14,8 @@ use crate::read::{ChakraGraph, CommAttrs};
 use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RuntimeCall, ThreadIdx, TimeNs,
-    TrackLabel, UnixNs,
+    Diagnostic, DiagnosticCode, DurationNs, GlobalRank, HostThread, NameId, QueueIdx, RuntimeCall,
+    ThreadIdx, TimeNs, TrackLabel, UnixNs,
 };
 use indexmap::{IndexMap, IndexSet};
 
@@ -45,7 +45,10 @@ pub fn linked_trace(
     let mut trace = etlink_link::link(None, device, LinkOptions::default())?;
     if has_no_device_work {
         // Replaces the note on a device trace without device work.
-        trace.report.notes = vec![NO_DEVICE_NODES.to_owned()];
+        trace.report.diagnostics = vec![Diagnostic::new(
+            DiagnosticCode::DataMissing,
+            NO_DEVICE_NODES,
+        )];
     }
     Ok(Some(trace))
 }

@@ -4,7 +4,8 @@ use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, NodePlacement};
 use etlink_model::{
-    Correlation, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel, counted_text,
+    Correlation, Diagnostic, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel, counted_text,
+    diagnostic,
 };
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
@@ -57,7 +58,7 @@ impl LabelSource for NodeNames<'_> {
 ///
 /// # Errors
 /// Fails with [`ConvertError::Cycle`], and on graphs of more than 2^32 nodes or edges.
-pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), ConvertError> {
+pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<Diagnostic>), ConvertError> {
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
@@ -91,8 +92,8 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<String>), Co
         }
     }
     let graph = builder.finish().map_err(|error| named_error(error, file))?;
-    let notes = notes(file, &graph, numbers.duplicates, dangling);
-    Ok((graph, notes))
+    let told = diagnostics(file, &graph, numbers.duplicates, dangling);
+    Ok((graph, told))
 }
 
 /// Returns the latency of the dep at `place` of a node's deps, if the file states it.
@@ -158,37 +159,47 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
     builder.finish().map_err(ConvertError::Replay)
 }
 
-/// Returns notes on damage of the file and data missing in it.
-fn notes(file: &ChakraGraph, graph: &ReplayGraph, duplicates: u64, dangling: u64) -> Vec<String> {
+/// Returns the damage of the file and the data missing in it.
+fn diagnostics(
+    file: &ChakraGraph,
+    graph: &ReplayGraph,
+    duplicates: u64,
+    dangling: u64,
+) -> Vec<Diagnostic> {
     let findings = file.findings.clone().into_sorted();
-    let mut notes: Vec<String> = findings
-        .iter()
-        .map(|finding| counted_text(finding.count, finding.kind.describe()))
-        .collect();
+    let faults = findings.iter().map(|finding| {
+        let fault = counted_text(finding.count, finding.kind.describe());
+        diagnostic!(GraphRepaired, "{fault}")
+    });
+    let mut told: Vec<Diagnostic> = faults.collect();
     if dangling > 0 {
-        notes.push(format!(
+        told.push(diagnostic!(
+            GraphRepaired,
             "dependencies on nodes that are missing from the file, left out: {dangling}"
         ));
     }
     if duplicates > 0 {
-        notes.push(format!(
+        told.push(diagnostic!(
+            GraphRepaired,
             "nodes with an id that another node has, which nothing waits for: {duplicates}"
         ));
     }
     if let Some(unsaid) = file.unsaid() {
-        notes.push(format!(
+        told.push(diagnostic!(
+            GraphLacks,
             "{unsaid}; the replay uses one host thread and one device stream, and counts host waits \
             as work"
         ));
     }
     if !graph.measured {
-        notes.push(format!(
+        told.push(diagnostic!(
+            TimesUncertain,
             "{} of {} nodes have no start time, so the replay cannot be compared with the recording",
             graph.without_start,
             graph.len()
         ));
     }
-    notes
+    told
 }
 
 fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError {

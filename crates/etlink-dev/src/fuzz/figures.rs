@@ -257,7 +257,7 @@ fn check_page(trace: &LinkedTrace, analysis: RankAnalysis, rules: &KernelRules) 
         total: &all,
         met: None,
         timelines: &timelines,
-        notes: &[],
+        diagnostics: &[],
         findings: &[],
         compared: None,
         simulated: None,

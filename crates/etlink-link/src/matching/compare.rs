@@ -1,16 +1,16 @@
 //! Checks that the two traces belong together.
 
+use crate::diagnostics;
 use crate::error::Error;
 use crate::graph::kinds::MatchRule;
 use crate::limits::{DENSE_SHARE, SAME_PROGRAM_SHARE};
 use crate::matching::Matching;
-use crate::notes;
 use crate::options::LinkOptions;
 use crate::recorder_advice::record_ops;
 use crate::report::{LinkReport, UnmatchedCounts};
 use etlink_model::{
     Anomalies, AnomalyKind, Collective, CollectiveKind, DeviceTrace, GlobalRank, HostIdx,
-    HostTrace, NameId, Names, OpIdx,
+    HostTrace, NameId, Names, OpIdx, Setting, diagnostic,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -41,9 +41,11 @@ pub(crate) fn compare(
     let ids_agree = by_id && matching.same_id_other_name * 20 < matching.count();
     if device.ops.is_empty() {
         let remedy = record_ops(device.header.recorder);
-        report.notes.push(format!(
-            "the device trace has no CPU ops, so host ops have no times; {remedy}"
-        ));
+        let no_ops = diagnostic!(
+            DataMissing,
+            "the device trace has no CPU ops, so host ops have no times"
+        );
+        report.diagnostics.push(no_ops.advise(remedy));
     } else if share < SAME_PROGRAM_SHARE && !ids_agree {
         refuse(
             Error::DifferentPrograms {
@@ -81,7 +83,8 @@ pub(crate) fn compare(
     // Only steps distinguish two windows of one program: all names agree there.
     match other_steps(host, device) {
         Some(Error::DifferentSteps { host, device, .. }) if options.is_interleaved => {
-            report.notes.push(format!(
+            report.diagnostics.push(diagnostic!(
+                Interleaved,
                 "interleaved: the host trace is of {host}, the device trace of {device}. Ops are \
                  matched by order, and times are from steps that the execution trace observer \
                  did not slow down"
@@ -102,7 +105,7 @@ pub(crate) fn compare(
             report,
         )?;
     }
-    notes::about_pair(host, device, matching, options, report);
+    diagnostics::about_pair(host, device, matching, options, report);
     Ok(())
 }
 
@@ -131,8 +134,10 @@ fn refuse(error: Error, options: LinkOptions, report: &mut LinkReport) -> Result
     if !options.allow_mismatch {
         return Err(error);
     }
-    report.notes.push(format!(
-        "linked because of --allow-mismatch, despite this error: {error}"
+    report.diagnostics.push(diagnostic!(
+        MismatchAllowed,
+        "linked because of {}, despite this error: {error}",
+        Setting::AllowMismatch
     ));
     Ok(())
 }

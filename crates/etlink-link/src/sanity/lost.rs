@@ -5,6 +5,7 @@
 //! (Ruzzo and Tompa 1999) if a loss counts `LOST_PART - 1` and a row -1. No part extends over more
 //! than [`MAX_BETWEEN_LOST`] rows, however many were lost before them. O(calls + rows).
 
+use super::calls::{LostCalls, lost_calls};
 use super::launches::{Launch, LaunchCalls, LaunchKind};
 use crate::device::call_end;
 use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART, MAX_BETWEEN_LOST};
@@ -51,7 +52,9 @@ pub(super) fn lost_rows(
         without_row: judged.iter().filter(|rows| rows.kept == 0).count() as u64,
         unknown: vec![],
     };
-    if judged.iter().all(|rows| rows.missing == 0) {
+    let silent = lost_calls(device, calls);
+    note_silent_ops(device, &silent);
+    if silent.is_empty() && judged.iter().all(|rows| rows.missing == 0) {
         return sanity;
     }
     let mut stretches = lossy_stretches(&judged);
@@ -87,9 +90,26 @@ pub(super) fn lost_rows(
             .add_all(AnomalyKind::LaunchWithoutRow, found);
     }
     RowSanity {
-        unknown: unknown_time(device, &launches, &judged, &stretches),
+        unknown: unknown_time(device, &launches, &judged, (&stretches, &silent)),
         ..sanity
     }
+}
+
+fn note_silent_ops(device: &mut DeviceTrace, silent: &[LostCalls]) {
+    let ops = silent.iter().map(|lost| lost.ops.len() as u64);
+    let first = silent.first().and_then(|lost| lost.ops.first());
+    let found = Anomaly {
+        count: ops.sum(),
+        of: device.ops.len() as u64,
+        first: first.map(|op| {
+            let name = device.names.get(device.ops.name[op.index()]);
+            format!("{name}, start {} ns", device.ops.start[op.index()])
+        }),
+        ..Anomaly::default()
+    };
+    device
+        .anomalies
+        .add_all(AnomalyKind::OpWithoutLaunch, found);
 }
 
 /// Returns the launches to check, in order, with their rows.
@@ -155,13 +175,13 @@ fn judged_launches<'c>(
 }
 
 /// Returns the time of parts of the list: from the first launch's call to the start of the next
-/// launch that has a row, or to the end of the recording. All time if the parts cover more than
-/// half of it.
+/// launch that has a row, or to the end of the recording; and the time without calls. All time if
+/// this is more than half of it.
 fn unknown_time(
     device: &DeviceTrace,
     launches: &[&Launch],
     judged: &[LaunchRows],
-    stretches: &[Range<usize>],
+    (stretches, silent): (&[Range<usize>], &[LostCalls]),
 ) -> Vec<(TimeNs, TimeNs)> {
     let rows = (0..device.rows.len()).map(RowIdx::from_index);
     let row_ends = rows.map(|row| crate::device::row_end(device, row));
@@ -173,13 +193,20 @@ fn unknown_time(
     ) else {
         return vec![];
     };
-    let mut unknown: Vec<(TimeNs, TimeNs)> = vec![];
-    let mut sum = 0i64;
-    for stretch in stretches {
+    let stretches = stretches.iter().map(|stretch| {
         let from = called(&launches[stretch.start]);
         let returned = call_end(device, launches[stretch.end - 1].call);
         let next = judged.get(stretch.end).map(|rows| rows.first);
         let until = next.map_or(TimeNs(i64::MAX), |next| next.max(returned));
+        (from, until)
+    });
+    let mut all: Vec<_> = stretches
+        .chain(silent.iter().map(|lost| lost.span))
+        .collect();
+    all.sort_unstable();
+    let mut unknown: Vec<(TimeNs, TimeNs)> = vec![];
+    let mut sum = 0i64;
+    for (from, until) in all {
         sum = sum.saturating_add(until.min(end).since(from));
         match unknown.last_mut() {
             Some(last) if from <= last.1 => last.1 = last.1.max(until),

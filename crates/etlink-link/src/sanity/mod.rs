@@ -16,6 +16,8 @@
 //!   launches without rows, in order; otherwise counted.
 //! - Lost: launching calls without a row. If more than [`LOST_PART`] is missing, time is unknown:
 //!   neither busy nor idle.
+//! - Lost with their calls: ids are missing while ops run that launch work elsewhere. That time is
+//!   unknown.
 //!
 //! The launch of a removed row remains, as a launch without a row, so no idle time results. A
 //! truncated row keeps its place in the graph. Rows that overlap by rounding, by programmatic
@@ -25,6 +27,7 @@
 //!
 //! Faults are counted in [`DeviceTrace::anomalies`] and [`DeviceTrace::row_sanity`]. O(n log n).
 
+mod calls;
 mod diagnoses;
 mod duplicates;
 mod launches;

@@ -369,11 +369,11 @@ fn graphs_that_were_not_captured_are_said() {
     assert!(
         trace
             .report
-            .notes
+            .diagnostics
             .iter()
-            .any(|note| note.contains("none of the 1 graph launches")),
+            .any(|one| one.message.contains("none of the 1 graph launches")),
         "{:?}",
-        trace.report.notes
+        trace.report.diagnostics
     );
 }
 

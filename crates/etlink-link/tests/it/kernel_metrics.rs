@@ -61,7 +61,7 @@ fn kernels_of_one_name_are_joined_in_order_of_launch() {
     );
     assert_eq!(values(&trace), [Some(1.0), Some(2.0), Some(3.0)]);
     assert_eq!((join.joined, join.repeated, join.left_out), (3, 0, 0));
-    assert!(join.notes().is_empty());
+    assert!(join.diagnostics().is_empty());
 }
 
 #[test]
@@ -80,7 +80,10 @@ fn a_profile_of_one_step_is_repeated_for_each() {
     assert_eq!(values(&trace), [Some(1.0), Some(2.0), Some(1.0), Some(2.0)]);
     assert_eq!((join.joined, join.repeated), (4, 2));
     assert_eq!(
-        join.notes(),
+        join.diagnostics()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
         ["2 of 4 kernels reuse the metrics of another launch of the same kernel and grid"]
     );
 }
@@ -106,7 +109,10 @@ fn a_longer_profile_and_unknown_kernels_are_left_out_and_counted() {
     assert_eq!(values(&trace), [Some(1.0)]);
     assert_eq!(join.left_out, 2);
     assert_eq!(
-        join.notes(),
+        join.diagnostics()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
         ["2 of 3 kernels with metrics are not in this trace and are left out"]
     );
 }

@@ -326,7 +326,7 @@ fn a_trace_that_is_cut_before_its_rows_is_no_run_without_devices() {
     );
     let device = device.expect("a cut trace");
     let cut = etlink_link::link(None, device, etlink_link::LinkOptions::default());
-    let notes = |trace: &etlink_link::LinkedTrace| trace.report.notes.join("\n");
+    let notes = |trace: &etlink_link::LinkedTrace| format!("{:?}", trace.report.diagnostics);
     assert!(notes(&whole).contains("a CPU run, or recorded without"));
     let cut = notes(&cut.expect("links"));
     assert!(

@@ -2,7 +2,7 @@
 
 use crate::support::{both, checked, device, host, pair};
 use etlink_link::{LinkOptions, LinkedTrace, MatchRule};
-use etlink_model::{AnomalyKind, TrackLabel};
+use etlink_model::{AnomalyKind, DiagnosticCode, TrackLabel};
 use etlink_testing::{DeviceQueue, HostSchema, RecordIds, TraceBuilder};
 
 /// Draws two steps of `step_ops` ops with a launch each, on one thread of process 1000.
@@ -73,9 +73,9 @@ fn by_id_in_every_schema() {
             "{schema:?}"
         );
         assert!(
-            names_agree(&trace) && trace.report.notes.is_empty(),
+            names_agree(&trace) && trace.report.diagnostics.is_empty(),
             "{schema:?}: {:?}",
-            trace.report.notes
+            trace.report.diagnostics
         );
     }
 }
@@ -129,9 +129,9 @@ fn without_ids_by_order() {
         assert!(names_agree(&trace));
         let said = trace
             .report
-            .notes
+            .diagnostics
             .iter()
-            .any(|note| note.contains("is 0: no execution trace observer was running"));
+            .any(|one| one.code == DiagnosticCode::MatchedByOrder);
         assert_eq!(said, ids == RecordIds::Zero);
     }
 }
@@ -293,13 +293,14 @@ fn two_runs_of_one_program_are_linked_and_noted_first() {
     of_host.distributed(0, 2);
     of_device.distributed(0, 2);
     let trace = checked(pair(&of_host, &of_device).expect("links"));
-    assert!(trace.report.two_runs);
+    let first = &trace.report.diagnostics[0];
+    assert_eq!(first.code, DiagnosticCode::TwoRuns);
     assert!(
-        trace.report.notes[0]
-            .starts_with("the two traces are from two runs of one program (process 1000 and 4711)")
+        first.message.contains("(process 1000 and 4711)"),
+        "{first:?}"
     );
     assert_eq!(matched(&trace, MatchRule::Id), 50);
-    assert!(!both(&of_host).report.two_runs);
+    assert!(!DiagnosticCode::TwoRuns.is_in(&both(&of_host).report.diagnostics));
 }
 
 #[test]
@@ -319,10 +320,13 @@ fn interleaved_steps_are_matched_by_order_and_their_labels_by_place() {
         trace.report.anomalies.count(AnomalyKind::SequenceDiffers),
         0
     );
-    let note = "interleaved: the host trace is of ProfilerStep#2, ProfilerStep#3, the device \
-        trace of ProfilerStep#4, ProfilerStep#5. Ops are matched by order, and times are from \
-        steps that the execution trace observer did not slow down";
-    assert_eq!(trace.report.notes, [note]);
+    let [told] = &trace.report.diagnostics[..] else {
+        panic!("{:?}", trace.report.diagnostics);
+    };
+    assert_eq!(told.code, DiagnosticCode::Interleaved);
+    let steps = "the host trace is of ProfilerStep#2, ProfilerStep#3, the device trace of \
+        ProfilerStep#4, ProfilerStep#5.";
+    assert!(told.message.contains(steps), "{told:?}");
     assert!(pair(&of_host, &of_device).is_err());
 }
 

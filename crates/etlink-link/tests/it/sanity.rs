@@ -504,3 +504,46 @@ proptest! {
         prop_assert!(device.rows.correlation.iter().all(is_row_of_launch));
     }
 }
+
+/// Draws a step of ops that launch a kernel each, without the calls and rows of some of them. Each call
+/// takes the next id; `skipped` ids are those of calls that the recorder leaves out.
+fn buffer_lost(lost: std::ops::Range<i64>, names: &[&str], skipped: i64) -> LinkedTrace {
+    let mut draw = TraceBuilder::default();
+    let main = draw.thread();
+    draw.annotation(main, "ProfilerStep#1", 0, 20 * MS);
+    let mut id = 0;
+    for number in 0..100 {
+        let at = 10 * US + number * 200 * US;
+        draw.op(main, names[number as usize % names.len()], at, at + 50 * US);
+        if lost.contains(&number) {
+            id += skipped;
+            continue;
+        }
+        id += 1;
+        draw.call(main, "cudaLaunchKernel", (at + 10 * US, at + 15 * US), id);
+        let row = (at + 20 * US, at + 150 * US);
+        draw.kernel(DeviceQueue::stream(7), "gemm", row, id);
+    }
+    linked(device(&draw))
+}
+
+#[test]
+fn calls_that_are_lost_with_their_rows_make_time_unknown() {
+    let names = ["aten::mm", "aten::add", "aten::mul"];
+    let trace = buffer_lost(40..60, &names, 1);
+    assert_eq!(row_damage(&trace), [(AnomalyKind::OpWithoutLaunch, 20)]);
+    // From the return of the last call to the begin of the next.
+    let at = |number: i64| 10 * US + number * 200 * US;
+    let span = (TimeNs(at(39) + 15 * US), TimeNs(at(60) + 10 * US));
+    assert_eq!(unknown(&trace), [span]);
+    // The ops work on the host: no id is missing, or only one name does.
+    for (names, skipped) in [(&names[..], 0), (&names[..1], 1)] {
+        let trace = buffer_lost(40..60, names, skipped);
+        assert_eq!(row_damage(&trace), [], "{names:?}");
+        assert_eq!(unknown(&trace), [], "{names:?}");
+    }
+    // Too few ops to show a loss, whatever ids are missing.
+    assert_eq!(row_damage(&buffer_lost(40..45, &names, 100)), []);
+    let trace = buffer_lost(10..90, &names, 1);
+    assert_eq!(unknown(&trace), [ALL_TIME]);
+}

@@ -2,7 +2,7 @@
 
 use crate::support::{alone, anomalies, checked, delays, device, edges, thread};
 use etlink_link::{EdgeKind, LinkOptions, NodeKind};
-use etlink_model::{AnomalyKind, DurationNs, RowIdx, TimeNs};
+use etlink_model::{AnomalyKind, DiagnosticCode, DurationNs, RowIdx, TimeNs};
 use etlink_testing::{DeviceQueue, KinetoFlavour, TraceBuilder, grows_evenly};
 
 const SEVEN: DeviceQueue = DeviceQueue {
@@ -328,8 +328,9 @@ fn many_clocks_are_one_note() {
     for (devices, notes) in [(1, 1), (8, 8), (9, 1), (40, 1)] {
         let report = alone(&late_devices(devices)).report;
         assert_eq!(report.device_clocks.len(), devices);
-        let clocks = report.notes.iter().filter(|note| note.contains("clock"));
-        assert_eq!(clocks.count(), notes, "{devices}: {:?}", report.notes);
+        let clocks = report.diagnostics.iter();
+        let clocks = clocks.filter(|one| one.code == DiagnosticCode::ClockAligned);
+        assert_eq!(clocks.count(), notes, "{devices}: {:?}", report.diagnostics);
     }
 }
 

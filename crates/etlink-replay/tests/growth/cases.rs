@@ -111,6 +111,7 @@ fn rank_summaries(events: usize) -> Vec<RankSummary> {
                 peers: Peers::Group(group),
                 kind: CollectiveKind::AllReduce,
                 dtype,
+                name: dtype,
                 in_split: Default::default(),
                 in_bytes: 1024,
                 bytes: 1024,

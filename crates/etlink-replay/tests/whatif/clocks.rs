@@ -98,7 +98,7 @@ fn a_clock_that_drifts_is_found_and_taken_off() {
         };
         // Returns and launches leave 10 us over half a second undetermined.
         assert!((drift_ppb - drift).abs() <= 20_000, "{clocks:?}");
-        let notes = trace.report.notes.join("; ");
+        let notes = format!("{:?}", trace.report.diagnostics);
         assert!(notes.contains("ppm"), "{notes}");
         let error = worst_error(options);
         assert!(error <= 0.05, "{options:?}: {error}");

@@ -60,6 +60,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use call_trees::PageTrees;
 use etlink_analysis::{RankAnalysis, RunTotals};
 use etlink_link::{EdgeKind, LinkReport};
+use etlink_model::Diagnostic;
 use etlink_replay::{PathReport, ReplayFigures};
 use packed_timeline::pack_json;
 use serde::Serialize;
@@ -135,7 +136,7 @@ pub struct ReportPage<'p> {
     /// Simulation of the run, if there is one.
     pub simulated: Option<&'p SimulatedPart>,
     /// Notes shown at the top.
-    pub notes: &'p [String],
+    pub diagnostics: &'p [Diagnostic],
     /// Largest possible gains of the run.
     pub findings: &'p [FindingLink],
 }
@@ -146,7 +147,7 @@ struct PageData<'p> {
     title: &'p str,
     sentence: String,
     cards: Vec<SummaryCard>,
-    notes: &'p [String],
+    diagnostics: &'p [Diagnostic],
     findings: &'p [FindingLink],
     compared: Option<&'p ComparedRuns>,
     simulated: Option<&'p SimulatedPart>,
@@ -299,7 +300,7 @@ fn page_data<'p>(page: &ReportPage<'p>, most: usize, all: usize) -> io::Result<P
         title: page.title,
         sentence: summary::summary_sentence(page),
         cards: summary::summary_cards(page),
-        notes: page.notes,
+        diagnostics: page.diagnostics,
         findings: page.findings,
         compared: page.compared,
         simulated: page.simulated,

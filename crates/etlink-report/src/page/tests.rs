@@ -94,7 +94,7 @@ fn page_of(trace: &LinkedTrace, title: &str, timeline: &PackedTimeline) -> Strin
         total: &total,
         met: None,
         timelines: &timelines,
-        notes: &[],
+        diagnostics: &[],
         findings: &[],
         compared: None,
         simulated: None,

@@ -172,6 +172,16 @@ export type DeviceTime = {
   overlap_share: number | null;
 };
 
+export type Diagnostic = {
+  code: string;
+  severity: string;
+  runs?: string[];
+  ranks?: number[];
+  files?: string[];
+  message: string;
+  remedy?: string;
+};
+
 export type DrawnCollective = {
   kind: string;
   ranks: string;
@@ -298,11 +308,10 @@ export type LaunchTotals = {
 };
 
 export type LinkReport = {
-  notes: string[];
+  diagnostics: Diagnostic[];
   rank: number | null;
   world_size: number | null;
   host_schema: string | null;
-  two_runs: boolean;
   overhead?: unknown;
   host_ops: number;
   cpu_ops: number;
@@ -377,7 +386,7 @@ export type PageData = {
   title: string;
   sentence: string;
   cards: SummaryCard[];
-  notes: string[];
+  diagnostics: Diagnostic[];
   findings: FindingLink[];
   compared: ComparedRuns | null;
   simulated: SimulatedPart | null;

@@ -1,5 +1,7 @@
 // Numbers as people read them. A column has one unit, so that its figures compare at a glance.
 
+import type { Diagnostic } from "./data";
+
 const TIMES: [string, number][] = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -126,4 +128,16 @@ export function unitOf(field: string, values: number[]): Unit {
   }
   const whole = values.every(Number.isInteger);
   return { name: "", show: (value) => seen(value, whole ? 0 : 2) };
+}
+
+/** A diagnostic in words, after the runs, ranks and files that it is about. */
+export function diagnosticText({ runs, ranks, files, message, remedy }: Diagnostic): string {
+  const subject = [
+    ...(runs ?? []),
+    ...(ranks ?? []).map((rank) => `rank ${rank}`),
+    ...(files ?? []),
+  ];
+  const shown = subject.length > 3 ? [...subject.slice(0, 3), "…"] : subject;
+  const before = shown.length > 0 ? `${shown.join(", ")}: ` : "";
+  return `${before}${message}${remedy ? `; ${remedy}` : ""}`;
 }

@@ -2,7 +2,7 @@
 
 import { marked, Stacked, type Bar } from "./charts";
 import type { Data, FindingLink } from "./data";
-import { percent } from "./format";
+import { diagnosticText, percent } from "./format";
 import { useNavigation } from "./navigation";
 import { devices, IDLE, PARTS, pathBars, PATH_CAUSES } from "./sections";
 
@@ -137,10 +137,10 @@ export function Head({ data }: { data: Data }) {
           </ol>
         </div>
       )}
-      {data.notes.length > 0 && (
+      {data.diagnostics.length > 0 && (
         <ul class="notes">
-          {data.notes.map((note) => (
-            <li key={note}>{note}</li>
+          {data.diagnostics.map(diagnosticText).map((text) => (
+            <li key={text}>{text}</li>
           ))}
         </ul>
       )}

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { Say } from "./charts";
 import type { Data, ReportRank, Record_ } from "./data";
+import { diagnosticText } from "./format";
 import { useNavigation } from "./navigation";
 import { cutNote, RankChoice } from "./sections";
 import { columnsOf, Table, type Column } from "./table";
@@ -122,7 +123,7 @@ const NAMED = 8;
 function notesOf(data: Data, notes: [label: string, note: string][]): string[] {
   const ranks = new Map<string, string[]>();
   for (const [label, note] of notes) {
-    if (!data.notes.some((said) => said.includes(note))) {
+    if (!data.diagnostics.some((said) => diagnosticText(said).includes(note))) {
       ranks.set(note, [...(ranks.get(note) ?? []), label]);
     }
   }
@@ -198,7 +199,9 @@ export function LinkSection({ data }: { data: Data }) {
   );
   const notes = notesOf(
     data,
-    linked.flatMap(({ label, link }) => link.notes.map((note): [string, string] => [label, note])),
+    linked.flatMap(({ label, link }) =>
+      link.diagnostics.map((told): [string, string] => [label, diagnosticText(told)]),
+    ),
   );
   const unlaunched = linked.flatMap((rank) =>
     Object.entries(rank.link.no_launch).map(([reason, count]) => ({

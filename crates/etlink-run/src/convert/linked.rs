@@ -23,7 +23,7 @@ pub(super) fn link_member(rank: &InputRank) -> Result<Option<WrittenMember>, Run
         Err(RunError::NoRecording(_)) => Ok(None),
         written => {
             let mut written = written?;
-            written.notes.extend(set.without_traces_note());
+            written.diagnostics.extend(set.without_traces_note());
             Ok(Some(written))
         }
     }

@@ -35,7 +35,7 @@ use etlink_chakra::messages::{
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
 use etlink_chakra::read::{self, ChakraGraph};
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure, diagnostic};
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
 use etlink_workload::text_workload::TextWorkload;
 use graph_input::GraphInput;
@@ -96,8 +96,8 @@ pub struct ConvertReport {
     pub bytes: u64,
     /// Data that the output lacks.
     pub losses: Losses,
-    /// Notes on files that were read or skipped.
-    pub notes: Vec<String>,
+    /// Facts about files that were read or skipped.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Converts `source` to `output`.
@@ -143,7 +143,7 @@ pub fn convert(
             ranks: 1,
             bytes: 0,
             losses: Losses::default(),
-            notes: note.into_iter().collect(),
+            diagnostics: note.into_iter().collect(),
         },
     };
     if from == GraphFormat::EtPlus && !to.is_picture() {
@@ -166,7 +166,7 @@ struct InputFiles {
     /// Rank of the file within its run, if the source is a folder.
     member: Option<InputRank>,
     /// Note on skipped files of the folder.
-    note: Option<String>,
+    note: Option<Diagnostic>,
 }
 
 /// A rank of a run in a folder.
@@ -352,12 +352,13 @@ impl ConvertJob<'_> {
         let among = member.as_ref().map(linked::link_member).transpose()?;
         let (graph, losses) = match among.flatten() {
             Some(linked) => {
-                self.report.notes.extend(linked.notes);
+                self.report.diagnostics.extend(linked.diagnostics);
                 (linked.bytes, linked.losses)
             }
             None => {
                 if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
-                    self.report.notes.push(format!(
+                    self.report.diagnostics.push(diagnostic!(
+                        ConvertedAlone,
                         "rank {} has no complete recording: it is converted alone, without the other ranks",
                         member.rank
                     ));

@@ -11,6 +11,7 @@ use crate::manifest::RunManifest;
 use crate::rank_rule::RankRule;
 use crate::text::{file_name, plain_name};
 use etlink_json::JsonScanner;
+use etlink_model::{Diagnostic, diagnostic};
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::Range;
@@ -62,14 +63,15 @@ impl TraceCandidate {
     }
 
     /// Takes the rank from the manifest if there is no other. Adds a note if they contradict.
-    pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<String>) {
+    pub(super) fn ask_manifest(&mut self, listed: &RunManifest, notes: &mut Vec<Diagnostic>) {
         let name = file_name(&self.path);
         let Some(told) = listed.rank_of(&name) else {
             return;
         };
         match self.rank {
             // a local rank in the name is no contradiction if the trace agrees with the manifest
-            Some(own) if own != told && self.inside.rank != Some(told) => notes.push(format!(
+            Some(own) if own != told && self.inside.rank != Some(told) => notes.push(diagnostic!(
+                RankUnclear,
                 "{name} is from rank {own}, but the recording's manifest says {told}: rank {own} is used"
             )),
             Some(_) => {}
@@ -85,7 +87,7 @@ impl TraceCandidate {
 /// the source of their ranks.
 pub(super) fn look_at(
     path: PathBuf,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
     unreadable: &mut Vec<FileError>,
 ) -> Vec<TraceCandidate> {
     let whole = look_at_file(path.clone(), unreadable);
@@ -116,7 +118,8 @@ pub(super) fn look_at(
     let Some(first) = processes.first() else {
         return vec![whole];
     };
-    notes.push(format!(
+    notes.push(diagnostic!(
+        RanksInferred,
         "{} has {} processes with device work, each taken as a rank, by {}",
         file_name(&path),
         processes.len(),
@@ -145,7 +148,7 @@ pub(super) fn look_at(
 /// Numbers the ranks that only the order of processes determines, across all such files: the second
 /// machine's ranks follow the first's, in the order of the numbers in the file names. Adds a note
 /// with that order. Skips ranks that other recordings with processes state themselves.
-pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec<String>) {
+pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec<Diagnostic>) {
     let told = candidates
         .iter()
         .filter(|candidate| candidate.kind.has_processes() && !candidate.by_order);
@@ -171,7 +174,8 @@ pub(super) fn number_by_order(candidates: &mut [TraceCandidate], notes: &mut Vec
         if more > 0 {
             files.push(format!("and {more} more"));
         }
-        notes.push(format!(
+        notes.push(diagnostic!(
+            RanksInferred,
             "processes are numbered as ranks across the files in this order: {}",
             files.join(", ")
         ));

@@ -9,6 +9,7 @@ use crate::Progress;
 use crate::input::{self, InputKind};
 use crate::rank_rule::RankRule;
 use crate::text::file_name;
+use etlink_model::{Diagnostic, diagnostic};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -20,7 +21,7 @@ const PIECE: usize = 64 << 10;
 /// Drops copies of a rank's trace. Removes the rank of traces that are copies of each other, but
 /// claim different ranks: the correct one is unknown. Traces that name their machine are then left
 /// to `select_run`. Adds a note on each copy.
-pub(super) fn leave_out_copies(candidates: &mut Vec<TraceCandidate>, notes: &mut Vec<String>) {
+pub(super) fn leave_out_copies(candidates: &mut Vec<TraceCandidate>, notes: &mut Vec<Diagnostic>) {
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, one) in candidates.iter().enumerate() {
         let recorder = &one.inside.recorder;
@@ -60,7 +61,8 @@ pub(super) fn leave_out_copies(candidates: &mut Vec<TraceCandidate>, notes: &mut
             let (name, copy) = (file_name(&one.path), file_name(&other.path));
             match (is_dropped, order) {
                 (true, Some(Ordering::Less)) => {
-                    notes.push(format!(
+                    notes.push(diagnostic!(
+                        FileLeftOut,
                         "{name} is left out: it is a truncated copy of {copy}"
                     ));
                     dropped.insert(kept);
@@ -69,14 +71,19 @@ pub(super) fn leave_out_copies(candidates: &mut Vec<TraceCandidate>, notes: &mut
                 (true, order)
                     if is_one && is_same_rank && one.rank.is_some() || order.is_some() =>
                 {
-                    notes.push(format!("{copy} is left out: it is a copy of {name}"));
+                    notes.push(diagnostic!(
+                        FileLeftOut,
+                        "{copy} is left out: it is a copy of {name}"
+                    ));
                     dropped.insert(at);
                 }
                 (false, Some(_)) => {
-                    notes.push(format!(
+                    let alike = diagnostic!(
+                        RankUnclear,
                         "{name} and {copy} have the same content, so one is a copy of the other, and \
-                         neither is assigned a rank. Keep the file whose rank is correct"
-                    ));
+                         neither is assigned a rank"
+                    );
+                    notes.push(alike.advise("keep the file whose rank is correct"));
                     unsure.extend([kept, at]);
                 }
                 _ => {}

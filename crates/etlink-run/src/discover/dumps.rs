@@ -7,6 +7,7 @@ use crate::input::InputKind;
 use crate::progress::Progress;
 use crate::run_files::{FlightFile, FlightFolder, RunFiles};
 use crate::text::{file_name, plain_name};
+use etlink_model::diagnostic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -122,11 +123,15 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
     for dump in dumps {
         match dump.rank {
             Some(rank) => by_rank.entry(rank).or_default().push(dump),
-            None => run.notes.push(format!(
-                "{} is a flight recorder dump without a rank in its name: not used; rename it, for example to \
-                 nccl_trace_rank_0",
-                file_name(&dump.path)
-            )),
+            None => {
+                let unnamed = diagnostic!(
+                    DumpNotUsed,
+                    "{} is a flight recorder dump without a rank in its name: not used",
+                    file_name(&dump.path)
+                );
+                let remedy = "rename it, for example to nccl_trace_rank_0";
+                run.diagnostics.push(unnamed.advise(remedy));
+            }
         }
     }
     for (rank, own) in by_rank {
@@ -147,12 +152,16 @@ pub(super) fn pair_dumps(run: &mut RunFiles, dumps: &[FlightFile]) {
                 continue;
             }
             if own.iter().position(|dump| dump.path == used.path) > Some(place) {
-                run.notes.push(format!(
+                run.diagnostics.push(diagnostic!(
+                    DumpNotUsed,
                     "{name} is an unreadable dump of rank {rank}: not used"
                 ));
                 continue;
             }
-            let note = format!("{name} is a second dump of rank {rank}: {first} is used");
+            let note = diagnostic!(
+                DumpNotUsed,
+                "{name} is a second dump of rank {rank}: {first} is used"
+            );
             run.unused.push(note);
         }
     }
@@ -284,7 +293,8 @@ pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) 
                 (true, []) => "next to the run's folder".to_owned(),
                 (false, []) => format!("in {}", folder.folder.display()),
             };
-            run.notes.push(format!(
+            run.diagnostics.push(diagnostic!(
+                DumpsUsed,
                 "the flight recorder dumps {place} are used for this run"
             ));
             pair_dumps(run, &folder.dumps);
@@ -293,11 +303,13 @@ pub(super) fn pair_folder(runs: &mut [RunFiles], dumps: &mut Vec<FlightFolder>) 
         ([], _) => {}
         ([first, ..], folders) => {
             for folder in folders {
-                first.notes.push(format!(
-                    "{} has flight recorder dumps but no traces: not used; move the dumps \
-                     next to the traces of their run",
+                let apart = diagnostic!(
+                    DumpNotUsed,
+                    "{} has flight recorder dumps but no traces: not used",
                     folder.folder.display()
-                ));
+                );
+                let remedy = "move the dumps next to the traces of their run";
+                first.diagnostics.push(apart.advise(remedy));
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::manifest::describe_parts;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::run_files::{RankFiles, RunFiles};
 use crate::text::{file_name, first_ranks};
+use etlink_model::{Diagnostic, DiagnosticCode, diagnostic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ pub(super) fn join_folders(root: &Path, runs: Vec<RunFiles>) -> Vec<RunFiles> {
     let mut joined = joiner.join_below(Path::new(""), runs);
     for run in &mut joined {
         let notes = joiner.notes.remove(&run.folder).unwrap_or_default();
-        run.notes.splice(0..0, notes);
+        run.diagnostics.splice(0..0, notes);
     }
     joined.sort_by(|a, b| a.folder.cmp(&b.folder));
     joined
@@ -51,7 +52,7 @@ struct FolderJoiner<'r> {
     /// Folder of the search.
     root: &'r Path,
     /// Notes on how folders were combined or why not, by the folder of the run.
-    notes: BTreeMap<PathBuf, Vec<String>>,
+    notes: BTreeMap<PathBuf, Vec<Diagnostic>>,
 }
 
 impl FolderJoiner<'_> {
@@ -88,7 +89,7 @@ impl FolderJoiner<'_> {
         &mut self,
         folder: &Path,
         layout: FolderLayout,
-        note: String,
+        note: Diagnostic,
         parts: Vec<RunFiles>,
     ) -> RunFiles {
         for part in &parts {
@@ -170,22 +171,22 @@ fn join_job(place: PathBuf, job: &str, nodes: Vec<RunFiles>) -> RunFiles {
     } else {
         ""
     };
-    let note = format!(
+    let note = diagnostic!(
+        FoldersJoined,
         "{} folders ({}{more}) belong to job `{job}` by their manifests: read as one run",
         nodes.len(),
         names.join(", ")
     );
     let parts: Vec<_> = nodes.iter().filter_map(|node| node.part.clone()).collect();
     let mut run = as_one_run(&place, FolderLayout::Nodes, nodes);
-    run.notes.insert(0, note);
+    run.diagnostics.insert(0, note);
     run.ranks.sort_by_key(|rank| rank.rank);
     let apart = describe_parts(&parts, &mut run.ranks);
     // notes of a single manifest about its own ranks already exist
-    if !run.are_apart
+    if !DiagnosticCode::IterationsApart.is_in(&run.diagnostics)
         && let Some(note) = apart
     {
-        run.are_apart = true;
-        run.notes.push(note);
+        run.diagnostics.push(note);
     }
     run
 }
@@ -256,13 +257,14 @@ fn join_sides(parent: &Path, mut siblings: Vec<RunFiles>) -> Vec<RunFiles> {
     } else {
         (later, earlier)
     };
-    let note = format!(
+    let note = diagnostic!(
+        FoldersJoined,
         "host traces in {} and device traces in {} have the same ranks: read as one run",
         file_name(&host_run.folder),
         file_name(&device_run.folder)
     );
     let mut run = as_one_run(parent, FolderLayout::Sides, vec![device_run, host_run]);
-    run.notes.insert(0, note);
+    run.diagnostics.insert(0, note);
     let (devices, hosts): (Vec<_>, Vec<_>) = run
         .ranks
         .into_iter()
@@ -316,22 +318,22 @@ fn note_unsure_sides(parent: &Path, siblings: &mut [RunFiles], hosts: &[usize], 
             ));
         }
     }
-    let remedy = if choices.is_empty() {
-        "a run has one folder of each kind; put all host traces into one folder, and all device traces \
-                 into another"
-            .to_owned()
+    let (problem, remedy) = if choices.is_empty() {
+        let remedy = "put all host traces into one folder, and all device traces into another";
+        ("a run has one folder of each kind", remedy.to_owned())
     } else {
-        format!(
-            "it is unclear which belong together, so each folder is read as a run; keep only {}",
-            choices.join(" and ")
+        (
+            "it is unclear which belong together, so each folder is read as a run",
+            format!("keep only {}", choices.join(" and ")),
         )
     };
-    let note = format!(
-        "folders of host traces ({}) and of device traces ({}) share ranks, but {remedy}",
+    let note = diagnostic!(
+        FoldersUnclear,
+        "folders of host traces ({}) and of device traces ({}) share ranks, but {problem}",
         name_folders(parent, siblings, &hosts),
         name_folders(parent, siblings, &devices),
     );
-    siblings[first].notes.push(note);
+    siblings[first].diagnostics.push(note.advise(remedy));
     for host in hosts {
         for rank in &mut siblings[host].ranks {
             rank.is_device_unsure = true;
@@ -371,7 +373,8 @@ impl FolderJoiner<'_> {
         if parts.len() < 2 || !are_distinct || !(are_all || are_stated) {
             return [parts, others].concat();
         }
-        let note = format!(
+        let note = diagnostic!(
+            FoldersJoined,
             "{} folders ({}, …) have one rank each and are named after it: read as one run",
             parts.len(),
             file_name(&parts[0].folder)
@@ -483,7 +486,8 @@ impl FolderJoiner<'_> {
         let names = name_folders(parent, &runs, &places);
         let readings = match read_ranks(&recordings) {
             RankReading::Settled(ranks, rule) => {
-                let note = format!(
+                let note = diagnostic!(
+                    FoldersJoined,
                     "folders {names} have different ranks of one world and were recorded at the same \
                      time: read as one run, with ranks from {}",
                     rule.describe()
@@ -512,11 +516,13 @@ impl FolderJoiner<'_> {
             RankReading::Unknown if !is_known => "nodes of one run, or separate runs".to_owned(),
             RankReading::Unknown => return Err(runs),
         };
-        let note = format!(
+        let note = diagnostic!(
+            FoldersUnclear,
             "folders {names} were recorded at the same time by different processes: {readings}. Each \
-             folder is read as a run; if they are one run, put the global rank in each name (`rank0`, \
-             `rank1`)"
+             folder is read as a run"
         );
+        let remedy = "if they are one run, put the global rank in each name (`rank0`, `rank1`)";
+        let note = note.advise(remedy);
         let first = runs[0].folder.clone();
         self.notes.entry(first).or_default().push(note);
         Err(runs)
@@ -568,10 +574,9 @@ fn as_one_run(folder: &Path, layout: FolderLayout, parts: Vec<RunFiles>) -> RunF
     run.layout = Some(layout);
     for part in parts {
         run.ranks.extend(part.ranks);
-        run.notes.extend(part.notes);
+        run.diagnostics.extend(part.diagnostics);
         run.unused.extend(part.unused);
         run.measurements.extend(part.measurements);
-        run.are_apart |= part.are_apart;
     }
     run
 }

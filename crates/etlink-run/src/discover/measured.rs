@@ -6,6 +6,7 @@ use crate::input::InputKind;
 use crate::measurements::MeasurementFile;
 use crate::run_files::RunFiles;
 use crate::text::file_name;
+use etlink_model::diagnostic;
 
 /// Measurements in folders without traces.
 #[derive(Default)]
@@ -37,16 +38,19 @@ impl StrayMeasurements {
                 for file in self.measurements {
                     // measurements next to the traces have precedence
                     let is_needed = !own.contains(&file.kind);
-                    run.unused.push(format!(
-                        "{} is {}, in a folder without traces: {}",
-                        file.path.display(),
-                        file.kind.describe(),
-                        if is_needed {
-                            "used for this run"
-                        } else {
-                            "not used, since another one is next to the traces"
-                        }
-                    ));
+                    let (path, kind) = (file.path.display(), file.kind.describe());
+                    run.unused.push(if is_needed {
+                        diagnostic!(
+                            MeasurementUsed,
+                            "{path} is {kind}, in a folder without traces: used for this run"
+                        )
+                    } else {
+                        diagnostic!(
+                            MeasurementNotUsed,
+                            "{path} is {kind}, in a folder without traces: not used, since another \
+                             one is next to the traces"
+                        )
+                    });
                     if is_needed {
                         run.measurements.push(file);
                     }
@@ -58,12 +62,14 @@ impl StrayMeasurements {
                 let measurements = measurements.map(|file| (&file.path, file.kind));
                 let metrics = self.metrics.iter().map(|file| (&file.path, file.kind));
                 for (path, kind) in measurements.chain(metrics) {
-                    first.notes.push(format!(
-                        "{} is {}, in a folder without traces: not used; move it next to the traces \
-                         of its run",
+                    let apart = diagnostic!(
+                        MeasurementNotUsed,
+                        "{} is {}, in a folder without traces: not used",
                         path.display(),
                         kind.describe()
-                    ));
+                    );
+                    let remedy = "move it next to the traces of its run";
+                    first.diagnostics.push(apart.advise(remedy));
                 }
             }
         }
@@ -84,23 +90,25 @@ pub(super) fn give_metrics(run: &mut RunFiles, metrics: Vec<TraceCandidate>) {
             Some(named) => rank.rank.map_or(is_alone, |own| own == named),
             None => is_alone,
         });
-        let reason = match (rank, named) {
+        let (reason, remedy) = match (rank, named) {
             (Some(rank), _) => match &rank.metrics {
                 None => {
                     rank.metrics = Some(file.path);
                     continue;
                 }
-                Some(used) => format!(", but {} is used instead", file_name(used)),
+                Some(used) => (format!(", but {} is used instead", file_name(used)), ""),
             },
-            (None, Some(named)) => {
-                format!(" for rank {named}, but no trace is from this rank: not used")
-            }
-            (None, None) => {
-                ", but no rank in its name: not used; rename it, for example to ncu_rank0.csv"
-                    .to_owned()
-            }
+            (None, Some(named)) => (
+                format!(" for rank {named}, but no trace is from this rank: not used"),
+                "",
+            ),
+            (None, None) => (
+                ", but no rank in its name: not used".to_owned(),
+                "rename it, for example to ncu_rank0.csv",
+            ),
         };
         let name = file_name(&file.path);
-        run.notes.push(format!("{name} has kernel metrics{reason}"));
+        let unused = diagnostic!(MeasurementNotUsed, "{name} has kernel metrics{reason}");
+        run.diagnostics.push(unused.advise(remedy));
     }
 }

@@ -7,6 +7,7 @@ use crate::Progress;
 use crate::input;
 use crate::rank_rule::RankRule;
 use crate::text::{file_name, first_ranks};
+use etlink_model::{Diagnostic, diagnostic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,7 @@ pub(super) enum RankReading {
 /// simultaneous traces of one rank are left, which are no cycles.
 pub(super) fn separate_processes(
     candidates: &mut [TraceCandidate],
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
 ) -> bool {
     let devices: Vec<usize> = (0..candidates.len())
         .filter(|at| is_device(&candidates[*at]))
@@ -113,7 +114,8 @@ pub(super) fn separate_processes(
                 .zip(&own)
                 .any(|(rank, own)| Some(*rank) != *own);
             if is_news {
-                notes.push(format!(
+                notes.push(diagnostic!(
+                    RanksInferred,
                     "{what}: read as one run, with ranks from {}",
                     rule.describe()
                 ));
@@ -124,12 +126,13 @@ pub(super) fn separate_processes(
             }
         }
         RankReading::Split([one, two]) => {
-            notes.push(format!(
-                "{what}: they are ranks {} or ranks {} of one run; put the global rank in each name \
-                 (`rank0`, `rank1`)",
+            let unclear = diagnostic!(
+                RankUnclear,
+                "{what}: they are ranks {} or ranks {} of one run",
                 first_ranks(&one),
                 first_ranks(&two)
-            ));
+            );
+            notes.push(unclear.advise("put the global rank in each name (`rank0`, `rank1`)"));
             for at in devices {
                 candidates[at].rank = None;
                 candidates[at].told_by = RankRule::UNKNOWN;
@@ -138,16 +141,19 @@ pub(super) fn separate_processes(
         RankReading::Unknown if clash.is_some() => {
             let world = World::of(&recordings);
             if are_runs_by_name(candidates, world.map(|world| world.size())) {
-                notes.push(format!(
+                notes.push(diagnostic!(
+                    RanksInferred,
                     "{what}: read as separate runs, since their names differ alike"
                 ));
                 return true;
             }
-            notes.push(format!(
-                "{what}: they are from two ranks of one run, or from two runs. If they are from one run, \
-                 put the global rank in each name (`rank0`, `rank1`); if not, put each run in its own \
-                 folder"
-            ));
+            let unclear = diagnostic!(
+                RankUnclear,
+                "{what}: they are from two ranks of one run, or from two runs"
+            );
+            let remedy = "if they are from one run, put the global rank in each name (`rank0`, \
+                          `rank1`); if not, put each run in its own folder";
+            notes.push(unclear.advise(remedy));
             return false;
         }
         RankReading::Unknown => {}

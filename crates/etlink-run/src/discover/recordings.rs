@@ -11,6 +11,7 @@
 
 use super::candidate::{TraceCandidate, natural_key, rank_in_name};
 use crate::storage;
+use etlink_model::{Diagnostic, diagnostic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -41,7 +42,7 @@ pub(super) struct Cycle {
 pub(super) struct FolderCycles {
     pub(super) cycles: Vec<Cycle>,
     /// Note on the cycles.
-    pub(super) note: String,
+    pub(super) note: Diagnostic,
 }
 
 /// Device traces of one recording, by rank.
@@ -98,6 +99,7 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
     if !lacks.is_empty() {
         note += &format!("; {}", lacks.join("; "));
     }
+    let note = diagnostic!(CyclesSplit, "{note}");
     Some(FolderCycles { cycles, note })
 }
 

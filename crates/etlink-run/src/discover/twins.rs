@@ -2,6 +2,7 @@
 
 use crate::memory::unpacked_size;
 use crate::storage;
+use etlink_model::{Diagnostic, diagnostic};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ const END_BYTES: u64 = 16;
 
 /// Keeps one file of each pair, and returns notes on the others. Keeps the plain one, unless it is
 /// a dangling link, or truncated and smaller than the compressed content.
-pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<String>) {
+pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     let is_packed = |file: &Path| {
         let ending = file.extension();
         ending.is_some_and(|ending| ending == "gz" || ending == "zst")
@@ -23,27 +24,31 @@ pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<St
         let plain = packed.with_extension("");
         if left_out.contains(&plain) {
             // compressed in two ways: the first one is read
-            notes.push(format!(
+            notes.push(diagnostic!(
+                FileLeftOut,
                 "{} is left out: the folder has another compressed copy",
                 packed.display()
             ));
             left_out.insert(packed.clone());
         } else if !storage::exists(&plain) {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                FileLeftOut,
                 "{} is a broken link: reading {} instead",
                 plain.display(),
                 packed.display()
             ));
             left_out.insert(plain);
         } else if is_cut_twin(&plain, packed) {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                FileLeftOut,
                 "{} is truncated: reading {} instead, which has more data",
                 plain.display(),
                 packed.display()
             ));
             left_out.insert(plain);
         } else {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                FileLeftOut,
                 "{} is left out: the folder has an uncompressed copy",
                 packed.display()
             ));

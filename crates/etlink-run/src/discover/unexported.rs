@@ -5,6 +5,7 @@ use crate::error::RunError;
 use crate::input::{self, InputKind, WantedTrace, unread_tables};
 use crate::run_files::RunFiles;
 use crate::text::{self, file_name};
+use etlink_model::{Diagnostic, diagnostic};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -31,17 +32,17 @@ impl Unexported {
         let Some(run) = runs.first_mut() else { return };
         // one note per kind, because thousands of folders may be affected
         if let Some(first) = self.reports.first() {
-            run.notes.push(unread_reports(self.reports.len(), first));
+            run.diagnostics
+                .push(unread_reports(self.reports.len(), first));
         }
         if let Some(first) = self.tables.first() {
             let more = match self.tables.len() {
                 1 => String::new(),
                 count => format!(" (and {} more such folders)", count - 1),
             };
-            run.notes.push(format!(
-                "{}{more}",
-                unread_tables(input::display_name(first))
-            ));
+            let tables = unread_tables(input::display_name(first));
+            run.diagnostics
+                .push(diagnostic!(NotExported, "{tables}{more}"));
         }
     }
 
@@ -78,8 +79,9 @@ fn stem_of_recording(path: &Path) -> String {
     stem.unwrap_or(&name).to_owned()
 }
 
-fn unread_reports(count: usize, first: &Path) -> String {
-    format!(
+fn unread_reports(count: usize, first: &Path) -> Diagnostic {
+    diagnostic!(
+        NotExported,
         "{} of Nsight Systems must be exported first, for example with `nsys export --type \
          sqlite {}`",
         text::count(count as u64, "report"),
@@ -88,7 +90,7 @@ fn unread_reports(count: usize, first: &Path) -> String {
 }
 
 /// Adds notes on the reports in a run's folder that are not exported.
-pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<String>) {
+pub(super) fn note_reports(candidates: &[TraceCandidate], notes: &mut Vec<Diagnostic>) {
     let of_kind = |kind| candidates.iter().filter(move |file| file.kind == kind);
     let exports = of_kind(InputKind::NsysSqlite);
     let exported: BTreeSet<&str> = exports.map(|export| export.stem.as_str()).collect();

@@ -3,7 +3,7 @@
 use super::JoinedRun;
 use crate::text::{self, first_ranks};
 use etlink_link::ranks::{CommChannel, GroupIdentity, Peers, RankSummary, unmatched_reason};
-use etlink_model::GlobalRank;
+use etlink_model::{Diagnostic, GlobalRank, counted_text, diagnostic};
 
 /// Share of joined communications below which figures on waits only describe a part of the run.
 const MOST: f64 = 0.9;
@@ -55,11 +55,14 @@ impl JoinCoverage {
     }
 
     /// Returns a note on the share of joined sides; `None` if all are joined by their records.
-    pub fn note(&self, run: &JoinedRun) -> Option<String> {
+    pub fn note(&self, run: &JoinedRun) -> Option<Diagnostic> {
         if run.summaries.len() < 2 {
             let kernels = run.summaries.first()?.unrecorded.len();
             return (kernels > 0).then(|| {
-                format!("communication kernels without a record of their group and size: {kernels}")
+                diagnostic!(
+                    JoinIncomplete,
+                    "communication kernels without a record of their group and size: {kernels}"
+                )
             });
         }
         let is_plain = self.joined == self.sides && self.inferred == 0;
@@ -77,13 +80,9 @@ impl JoinCoverage {
                 self.inferred
             );
         }
-        for problem in run
-            .matches
-            .problems
-            .iter()
-            .filter(|one| one.kind.prevents_join())
-        {
-            note += &format!("; {} {}", problem.count, problem.kind.describe());
+        let problems = run.matches.problems.iter();
+        for problem in problems.filter(|one| one.kind.prevents_join()) {
+            note += &format!("; {}", counted_text(problem.count, problem.kind.describe()));
         }
         if let Some(reason) = unmatched_reason(&run.summaries) {
             let left = run.summaries.iter().map(|summary| summary.unrecorded.len());
@@ -101,7 +100,7 @@ impl JoinCoverage {
         } else if (self.joined as f64) < MOST * self.sides as f64 {
             note += ": waits between ranks are known for these communications only";
         }
-        Some(note)
+        Some(diagnostic!(JoinIncomplete, "{note}"))
     }
 }
 

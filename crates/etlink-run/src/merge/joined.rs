@@ -3,7 +3,7 @@
 use super::timeline_context::{TimelineContext, TimelineReport};
 use super::{KnownRank, MergeOptions};
 use crate::job::RankContext;
-use crate::joined::JoinedRun;
+use crate::joined::{JoinedRun, stranger_note};
 use crate::membership::{Excluded, Exclusion, Members, MembershipRule, RunMember};
 use crate::run::RunOptions;
 use crate::run_files::RunFiles;
@@ -12,7 +12,7 @@ use etlink_chakra::{NetworkFit, RooflineDevice, RunAgreement, agree, fit_network
 use etlink_link::ranks::{
     CommChannel, JoinProblem, JoinProblemKind, RankClock, RankSummary, RunJoin, serialize_comms,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{Diagnostic, GlobalRank, diagnostic};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -30,11 +30,8 @@ pub struct MergedRun {
     pub absent: Vec<GlobalRank>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
-    /// Notes on traces of other runs that `--allow-mismatch` included, with the mismatch.
-    pub taken_in: Vec<String>,
-    /// Note on ranks without a trace; `None` if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub absent_note: Option<String>,
+    /// Traces of other runs that were included, and ranks without a trace.
+    pub diagnostics: Vec<Diagnostic>,
     /// Ranks whose collectives and messages match no other rank's.
     pub strangers: Vec<GlobalRank>,
     /// Process groups, by their number in the files.
@@ -90,7 +87,8 @@ impl MergedRun {
             needs_rank: true,
         };
         let members = Members::select(ranks, rule);
-        let taken_in: Vec<String> = members.mismatch_notes().collect();
+        let taken_in = members.mismatches.iter().map(Excluded::mismatch);
+        let mut diagnostics: Vec<Diagnostic> = taken_in.collect();
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         let mut devices = vec![];
         for rank in members.ranks {
@@ -133,14 +131,25 @@ impl MergedRun {
         let (world_size, mut absent) = (members.world_size, members.absent);
         // a rank that was not requested is not missing
         absent.retain(|rank| how.is_asked(Some(rank.0)));
+        if let Some(absent_note) = how.absent_note(files, &absent) {
+            let here = facts.len();
+            let known = (here + absent.len()) as i64;
+            // if no trace states the number, only the ranks in the traces' groups are known
+            let all = world_size.unwrap_or(known);
+            diagnostics.push(diagnostic!(
+                RanksAbsent,
+                "{}: {here} of {all} ranks have traces",
+                absent_note.message
+            ));
+        }
+        diagnostics.extend(joined.strangers.iter().map(|rank| stranger_note(*rank)));
         MergedRun {
             run: files.folder.display().to_string(),
             ranks,
             world_size,
-            absent_note: how.absent_note(files, &absent),
             absent,
             excluded: members.excluded,
-            taken_in,
+            diagnostics,
             clocks,
             common,
             is_silent: !agreed.communicates(),

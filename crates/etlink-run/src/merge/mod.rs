@@ -42,7 +42,7 @@ use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::{RooflineDevice, WriteOptions};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::RankSummary;
-use etlink_model::{Failure, GlobalRank};
+use etlink_model::{Diagnostic, Failure, GlobalRank};
 use joined::JoinMember;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -102,6 +102,9 @@ pub struct MergedRank {
     pub run: String,
     /// Rank number, or the file name if the rank is unknown.
     pub label: String,
+    /// Rank, if its label states it.
+    #[serde(skip)]
+    rank: Option<GlobalRank>,
     /// Error that kept the rank from being written; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -931,6 +934,7 @@ impl MergedRank {
         MergedRank {
             run: entry.run().folder.display().to_string(),
             label: entry.label().to_owned(),
+            rank: entry.files().labelled_rank(),
             ..MergedRank::default()
         }
     }
@@ -958,6 +962,15 @@ impl MergedRank {
     /// Returns the rank's name, unique among all runs.
     pub fn name(&self) -> String {
         Path::new(&self.run).join(&self.label).display().to_string()
+    }
+
+    /// Adds the run, and the rank or its file, to a diagnostic as its subject.
+    pub fn subject_of(&self, told: Diagnostic) -> Diagnostic {
+        let told = told.of_run(&self.run);
+        match self.rank {
+            Some(rank) => told.of_rank(rank),
+            None => told.of_file(&self.label),
+        }
     }
 
     fn take_written(&mut self, written: Option<WrittenParts>) {

@@ -5,10 +5,12 @@ use super::joined::JoinMember;
 use super::{KnownRank, LinkedSummary, MergeOptions, MergedRun};
 use crate::error::RunError;
 use crate::job;
+use crate::membership::Excluded;
 use crate::run::{RankEntry, RunSet};
 use crate::text;
 use etlink_chakra::messages::{LossKind, Losses};
 use etlink_chakra::{WriteOptions, et};
+use etlink_model::{Diagnostic, diagnostic};
 
 /// Result of writing one rank of a run.
 pub(crate) struct WrittenMember {
@@ -17,7 +19,7 @@ pub(crate) struct WrittenMember {
     /// Report of the linking.
     pub(crate) losses: Losses,
     /// Ranks that were not joined with this one, with the reasons.
-    pub(crate) notes: Vec<String>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
 /// Links all ranks of the set's only run, joins them, and writes one.
@@ -34,18 +36,18 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
         linked.swap(0, place);
         return Err(linked.swap_remove(0).err().unwrap_or(RunError::NoRankAsked));
     }
-    let (mut members, mut notes) = (vec![], vec![]);
+    let (mut members, mut diagnostics) = (vec![], vec![]);
     for (index, result) in linked.iter_mut().enumerate() {
         match result {
             Ok((label, known)) => members.push(JoinMember {
                 label,
                 known: known.as_mut(),
             }),
-            Err(error) => notes.push(left_out(runs.entry(index), error)),
+            Err(error) => diagnostics.push(left_out(runs.entry(index), error)),
         }
     }
     let joined = MergedRun::new(&options, &runs.options, runs.entry(place).run(), members);
-    notes.extend(joined.excluded.iter().map(|excluded| excluded.note()));
+    diagnostics.extend(joined.excluded.iter().map(Excluded::diagnostic));
     let entry = runs.entry(place);
     let (trace, report) = entry.link_job(&entry.job()?)?;
     let context = joined.rank_context(&options, entry.label());
@@ -60,7 +62,7 @@ pub(crate) fn write_member(runs: &RunSet, rank: i64) -> Result<WrittenMember, Ru
     Ok(WrittenMember {
         bytes,
         losses,
-        notes,
+        diagnostics,
     })
 }
 
@@ -70,9 +72,10 @@ fn known_rank(entry: RankEntry<'_>) -> Result<Option<KnownRank>, RunError> {
     Ok(summary.known)
 }
 
-fn left_out(entry: RankEntry<'_>, error: &RunError) -> String {
+fn left_out(entry: RankEntry<'_>, error: &RunError) -> Diagnostic {
     let rank = text::rank(entry.label());
-    format!(
+    diagnostic!(
+        RankLeftOut,
         "{rank} is left out of the join: {}",
         text::error_chain(error)
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._error import Error
 from ._etlink import Schedule
-from ._results import Diff, Replay, Report, RunTables
+from ._results import Diagnostic, Diff, Replay, Report, RunTables
 from ._run import Run, open
 from ._schedule import schedule
 from ._table import Table
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Diagnostic",
     "Diff",
     "Error",
     "Replay",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ._error import Error
@@ -15,15 +16,51 @@ from ._table import Table
 Path = str | os.PathLike[str]
 
 
+@dataclass(frozen=True)
+class Diagnostic:
+    """A fact about files or results.
+
+    code: stable name of the kind of fact, such as `two_runs`
+    severity: `info`, `warning`, `damage` or `error`
+    message: the fact in words
+    remedy: an action that removes the cause, or None
+    runs, ranks, files: those that the fact is about, if they are not all
+    """
+
+    code: str
+    severity: str
+    message: str
+    remedy: str | None = None
+    runs: Sequence[str] = ()
+    ranks: Sequence[int] = ()
+    files: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        subject = ", ".join([*self.runs, *(f"rank {rank}" for rank in self.ranks), *self.files])
+        text = f"{subject}: {self.message}" if subject else self.message
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+def read_diagnostics(text: str) -> list[Diagnostic]:
+    """Returns the diagnostics in JSON of the extension module."""
+    return [_diagnostic(told) for told in json.loads(text)]
+
+
+def _diagnostic(told: dict[str, Any]) -> Diagnostic:
+    # tuples, so that diagnostics can be in sets
+    lists = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    return Diagnostic(**{**told, **lists})
+
+
 class RunTables(Mapping[str, Table]):
     """Tables by name.
 
-    notes: notes on the traces, such as damage and omitted ranks
+    diagnostics: facts about the traces, such as damage and omitted ranks
     """
 
-    def __init__(self, tables: list[Table], notes: list[str]) -> None:
+    def __init__(self, tables: list[Table], diagnostics: list[Diagnostic]) -> None:
         self._tables = {table.name: table for table in tables}
-        self.notes = notes
+        self.diagnostics = diagnostics
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:
@@ -76,9 +113,9 @@ class Replay:
         return int(answer["least_change_ns"]), int(answer["most_change_ns"])
 
     @property
-    def notes(self) -> list[str]:
-        """Notes on the replay."""
-        return list(self.data["notes"])
+    def diagnostics(self) -> list[Diagnostic]:
+        """Facts about the traces and the replay."""
+        return [_diagnostic(told) for told in self.data["diagnostics"]]
 
     def __repr__(self) -> str:
         change = "" if self.data["what_if"] is None else f", changed by {self.change_ns / 1e6:+.3f} ms"

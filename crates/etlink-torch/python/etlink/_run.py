@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _etlink
 from ._error import Error
-from ._results import Diff, Replay, Report
+from ._results import Diagnostic, Diff, Replay, Report, read_diagnostics
 from ._urls import LocalCopies
 from ._table import Table, html_table
 
@@ -125,9 +125,9 @@ class Run:
         ]
 
     @property
-    def notes(self) -> list[str]:
-        """Notes on the files and on the data read so far, such as damage and omitted ranks."""
-        return self._handle.notes
+    def diagnostics(self) -> list[Diagnostic]:
+        """Facts about the files and the data read so far, such as damage and omitted ranks."""
+        return read_diagnostics(self._handle.diagnostics)
 
     @property
     def tables(self) -> list[str]:
@@ -269,7 +269,7 @@ class Run:
             # a failure to show the run must not break a notebook's cell
             return f"{head}\n{error}"
         numbered = [f"{number}. {text}" for number, text in enumerate(texts, 1)]
-        notes = [f"note: {note}" for note in self.notes]
+        notes = [f"note: {told}" for told in self.diagnostics]
         return "\n".join([head, *numbered, *_text_table(lines, columns), *notes])
 
     def _repr_html_(self) -> str:
@@ -282,7 +282,7 @@ class Run:
         except Error as error:
             return f"{head}<p>{html.escape(str(error))}</p>"
         items = "".join(f"<li>{html.escape(text).replace(chr(10), '<br>')}</li>" for text in texts)
-        notes = "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>note: {html.escape(str(told))}</p>" for told in self.diagnostics)
         return f"{head}<ol>{items}</ol>{html_table(lines, columns)}{notes}"
 
     def _rank_lines(self) -> tuple[list[dict[str, Any]], list[str]]:

@@ -30,6 +30,7 @@ from . import _etlink, _hta_plots
 from ._error import Error
 from ._files import written_beside
 from ._hta_path import CriticalPath, overlay_name
+from ._results import read_diagnostics
 from ._run import open as open_run
 from ._table import Table, missing
 
@@ -89,9 +90,9 @@ class TraceAnalysis:
         self._handle = _etlink.HtaHandle(files, is_folder, self._include_last, exact)
         self._frames: dict[str, Frame] = {}
         self._hta: Any = None
-        for note in self._handle.notes:
-            if note.startswith("left out: "):
-                warnings.warn(note, stacklevel=2)
+        for told in read_diagnostics(self._handle.diagnostics):
+            if told.code in ("file_unreadable", "file_left_out"):
+                warnings.warn(str(told), stacklevel=2)
 
     @property
     def trace_files(self) -> dict[int, str]:

@@ -225,7 +225,7 @@ def _lines(run: Run, table: str, columns: Sequence[str]) -> list[dict[str, Any]]
         raise TypeError(f"a plot is of a Run, not of {type(run).__name__}")
     lines = run.table(table).to_pylist()
     if not lines:
-        remedy = "run.notes lists the missing data of the traces"
+        remedy = "run.diagnostics lists the missing data of the traces"
         raise Error(f"{run.name}: the table {table} is empty; {remedy}", remedy=remedy)
     return [{column: line[column] for column in columns} for line in lines]
 

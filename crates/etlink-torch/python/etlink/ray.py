@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 
 from . import _etlink
 from ._error import Error
-from ._results import Replay, RunTables
+from ._results import Replay, RunTables, read_diagnostics
 from ._run import Path, _bytes, _path_text, _questions, _rank_list, _scale_rules
 from ._table import Table
 from ._urls import in_object_store
@@ -194,8 +194,8 @@ def replay(
     return Replay(text, Table(path))
 
 
-def _tables(tables: list[_etlink.Table], notes: list[str]) -> RunTables:
-    return RunTables([Table(table) for table in tables], notes)
+def _tables(tables: list[_etlink.Table], diagnostics: str) -> RunTables:
+    return RunTables([Table(table) for table in tables], read_diagnostics(diagnostics))
 
 
 _Entries = dict[str, bytes]

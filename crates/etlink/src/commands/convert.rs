@@ -7,6 +7,7 @@ use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use crate::table::count;
 use anyhow::Result;
+use etlink_model::diagnostic;
 use etlink_run::RunError;
 use etlink_run::anonymous::{AnonymousCopy, copy_anonymously};
 use etlink_run::convert::{ConvertReport, convert};
@@ -42,11 +43,13 @@ pub fn run(args: ConvertArgs) -> Result<Outcome> {
         }
         other => other?,
     };
-    for note in &report.notes {
-        notes::print_note(note);
-    }
+    notes::print(&report.diagnostics);
     for (kind, count) in report.losses.iter() {
-        notes::print_note(&format!("not in the output: {}: {count}", kind.describe()));
+        notes::print([&diagnostic!(
+            ConversionLoss,
+            "not in the output: {}: {count}",
+            kind.describe()
+        )]);
     }
     // standard output may be the converted graph
     if output == Path::new("-") {
@@ -82,12 +85,12 @@ fn describe(report: &ConvertReport) -> String {
         ranks => format!(" of {ranks} ranks"),
     };
     format!(
-        "{} ({}) -> {} ({}): {} nodes{ranks}, {} bytes\n",
+        "{} ({}) -> {} ({}): {}{ranks}, {} bytes\n",
         report.input.display(),
         report.from.describe(),
         report.output.display(),
         report.to.describe(),
-        report.nodes,
+        count(report.nodes, "node"),
         report.bytes
     )
 }

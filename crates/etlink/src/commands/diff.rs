@@ -11,13 +11,12 @@ use crate::notes;
 use crate::op_tables::{self, OpTableConfig, RunTables};
 use crate::run_diff::{self, percent_change};
 use crate::run_query::RunQuery;
-use crate::table::{
-    Column, CsvTable, Grid, Limit, count, enum_name, percent, same_notes, signed_time, time,
-};
+use crate::table::{Column, CsvTable, Grid, Limit, count, enum_name, percent, signed_time, time};
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use etlink_analysis::KernelRules;
 use etlink_analysis::diff::{self, ChangeKind, PartChange, RowChange};
+use etlink_model::Diagnostic;
 use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -29,7 +28,7 @@ use std::path::Path;
 pub(super) struct DiffReport<'a> {
     before: &'a Path,
     after: &'a Path,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     /// Rules of `--fail-if` that hold.
@@ -75,7 +74,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     let compared = DiffReport {
         before: &args.before,
         after: &args.after,
-        notes: compared.notes,
+        diagnostics: compared.diagnostics,
         excluded: compared.excluded,
         failed,
         diff: compared.diff,
@@ -86,10 +85,10 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
     if args.tables.print.json {
         print_text(&json_text(&compared)?)?;
     } else if args.tables.print.csv {
-        notes::print_all(&compared.notes);
+        notes::print(&compared.diagnostics);
         print_text(&changes_csv(&compared.diff.changes)?)?;
     } else {
-        notes::print_all(&compared.notes);
+        notes::print(&compared.diagnostics);
         print_report(&change_table(
             &compared,
             args.tables.rows.rows,
@@ -109,7 +108,7 @@ pub fn run(args: DiffArgs) -> Result<Outcome> {
 #[derive(Serialize)]
 pub struct DiffDocument {
     /// Notes about the traces of both runs.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
@@ -135,7 +134,7 @@ impl DiffDocument {
     fn new(before: RunTables, after: RunTables) -> DiffDocument {
         let diff = run_diff::diff_tables(&before, &after);
         DiffDocument {
-            notes: all_notes([&before, &after], &diff),
+            diagnostics: all_notes([&before, &after], &diff),
             excluded: [before.excluded, after.excluded].concat(),
             diff,
         }
@@ -170,7 +169,7 @@ impl DiffDocument {
         let mut sentences = run_diff::diff_sentences(&self.diff);
         sentences.push(run_diff::sums_sentence(&self.diff));
         sentences.extend(run_diff::outside_sentences(&self.diff));
-        sentences.extend(self.notes.iter().cloned());
+        sentences.extend(self.diagnostics.iter().map(ToString::to_string));
         sentences
     }
 
@@ -184,14 +183,11 @@ impl DiffDocument {
 }
 
 /// Returns notes about the folders, the traces, and the steps behind step times.
-fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<String> {
+fn all_notes(runs: [&RunTables; 2], diff: &diff::RunDiff) -> Vec<Diagnostic> {
     let tables = runs.into_iter().flat_map(|run| &run.tables);
-    let of_traces = tables.flat_map(|table| {
-        let notes = table.notes.iter();
-        notes.map(|note| (table.file.clone(), note.as_str()))
-    });
-    let of_folders = notes::name_sides(runs.map(|run| run.notes.clone()));
-    let of_traces = same_notes(of_traces);
+    let of_traces = tables.flat_map(|table| table.diagnostics.iter().cloned());
+    let of_folders = notes::name_sides(runs.map(|run| run.diagnostics.clone()));
+    let of_traces = Diagnostic::merge(of_traces);
     [of_folders, of_traces, run_diff::step_notes(diff)].concat()
 }
 

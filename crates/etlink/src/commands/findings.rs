@@ -14,13 +14,13 @@ use anyhow::{Context, Result};
 use etlink_analysis::findings::RunFindings;
 use etlink_analysis::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_link::limits::LOST_PART;
-use etlink_model::{Anomalies, GlobalRank, KeepEvents, Severity};
+use etlink_model::{Anomalies, Diagnostic, GlobalRank, KeepEvents, Severity};
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource, nothing_taken_of,
-    report_notes,
+    report_diagnostics,
 };
 use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub struct FindingsReport {
     /// Folder of the run; empty for a file.
     pub run: String,
     /// Notes about the files.
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<Diagnostic>,
     /// Defects of the ranks' traces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub anomalies: Vec<RankAnomalies>,
@@ -100,7 +100,7 @@ pub fn run(args: FindingsArgs) -> Result<Outcome> {
     } else {
         let notes = reports
             .iter()
-            .map(|report| (report.name.as_str(), report.notes.clone()));
+            .map(|report| (report.name.as_str(), report.diagnostics.clone()));
         notes::print_of_runs(notes);
         print_report(&reports.iter().map(findings_text).collect::<String>())?;
     }
@@ -181,8 +181,8 @@ fn find_in_runs(
     let results = runs.collect_runs(ranks, !runs.source.is_one_rank())?;
     // no findings in an empty run would look like a run without faults
     if results.iter().all(|run| run.members.ranks.is_empty()) {
-        let said = results.iter().flat_map(|run| runs.run_notes(run));
-        let said: Vec<String> = said.collect();
+        let said = results.iter().flat_map(|run| runs.run_diagnostics(run));
+        let said: Vec<Diagnostic> = said.collect();
         let error = nothing_taken_of(results).into();
         notes::print_beside(&said, &error);
         return Err(error);
@@ -209,7 +209,7 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
         etlink_replay::graph_from_trace(trace).with_context(|| linked.report.device.clone())?;
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
-        notes: report_notes(&linked.report.report),
+        diagnostics: report_diagnostics(&linked.report.report),
         value: FoundRank::new(trace, graph, rules, &analysis),
         summary: linked.summary,
     }))
@@ -222,9 +222,8 @@ fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<Findi
     let cut = ranks.iter().filter(|rank| rank.value.is_cut());
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, is_only_trace);
-    let of_ranks = ranks.iter();
-    let of_ranks = of_ranks.map(|rank| (rank.label.as_str(), rank.value.anomalies()));
-    let damage_lines = row_damage_lines(of_ranks, is_only_trace);
+    let told = ranks.iter().flat_map(|rank| &rank.diagnostics);
+    let damage_lines = row_damage_lines(told, is_only_trace);
     let mut anomalies = vec![];
     for rank in ranks {
         if rank.value.anomalies().any(Severity::Damage) {
@@ -239,7 +238,7 @@ fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<Findi
     let align = !runs.options.no_align;
     leave_out_cut(&mut results, align, FoundRank::is_cut);
     let excluded = results.excluded();
-    let mut notes = runs.run_notes(&results);
+    let mut notes = runs.run_diagnostics(&results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
     let found = match ranks.len() {
@@ -250,7 +249,7 @@ fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<Findi
     };
     Ok(FindingsReport {
         run: run.folder.display().to_string(),
-        notes,
+        diagnostics: notes,
         anomalies,
         excluded,
         absent,
@@ -267,7 +266,7 @@ fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<Findi
 fn findings_of_ranks(
     ranks: Vec<RankResult<FoundRank>>,
     align: bool,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Diagnostic>,
 ) -> Result<RunFindings> {
     let (mut summaries, mut found) = (vec![], vec![]);
     for rank in ranks {

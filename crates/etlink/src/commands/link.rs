@@ -85,7 +85,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
     let report = if json {
         json_text(&linked)?
     } else {
-        notes::print_all(&linked.report.notes);
+        notes::print(&linked.report.diagnostics);
         fold_lines(&table::link_report(&linked)).into_owned()
     };
     if to_stdout {
@@ -95,7 +95,7 @@ pub fn run(args: LinkArgs) -> Result<Outcome> {
         print_text(&report)?;
     }
     if let Some(note) = serial_host_note(std::iter::once((None, &linked))) {
-        notes::print_note(&note);
+        notes::print([&note]);
     }
     // after the report, which lists the damage
     if linked.refused {

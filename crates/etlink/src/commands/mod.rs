@@ -40,7 +40,7 @@ use crate::envelope::{JsonReport, print_json_report};
 use crate::table::{count, fold_lines, plain, plain_lines};
 use crate::{notes, signals, trace_cache, unreadable_files};
 use anyhow::{Context, Result};
-use etlink_model::Failure;
+use etlink_model::{Failure, diagnostic};
 use etlink_run::output::StdoutError;
 use etlink_run::prepared::PreparedShard;
 use etlink_run::{RunError, RunSet};
@@ -208,7 +208,7 @@ pub(crate) fn print_run_files(runs: &RunSet) {
         let title = runs.run_title(index);
         // a user who names the files of a rank knows them
         if !runs.source.is_one_rank() {
-            notes::print_details(&title, &run.pairing_notes());
+            notes::print_details(&title, &run.pairings());
         }
         notes::print_details(&title, &run.unused);
     }
@@ -222,11 +222,13 @@ fn note_idle_measurements(runs: &RunSet) {
     }
     for run in &runs.runs {
         for file in &run.measurements {
-            notes::print_note(&format!(
-                "{} is {}: not used here; `etlink analyze` shows it",
+            let unused = diagnostic!(
+                MeasurementNotUsed,
+                "{} is {}: not used here",
                 file.path.display(),
                 file.kind.describe()
-            ));
+            );
+            notes::print([&unused.advise("`etlink analyze` shows it")]);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::print_report;
 use crate::Outcome;
 use crate::args::ScaleArgs;
 use crate::envelope::{JsonReport, print_json_report};
-use crate::notes::print_note;
+use crate::notes;
 use crate::written_files::describe_workload;
 use anyhow::Result;
 use etlink_run::workloads::{WorkloadReport, scale_run};
@@ -22,9 +22,7 @@ impl JsonReport for ScaledRun {
 pub fn run(args: &ScaleArgs) -> Result<Outcome> {
     let overwrite = args.overwrite.overwrite;
     let report = scale_run(&args.source, &args.options(), &args.output, overwrite)?;
-    for note in &report.notes {
-        print_note(note);
-    }
+    notes::print(&report.diagnostics);
     if args.print.json {
         print_json_report(&ScaledRun(report))?;
     } else {

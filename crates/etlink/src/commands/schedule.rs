@@ -5,6 +5,7 @@ use crate::args::ScheduleArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use anyhow::Result;
+use etlink_model::{Diagnostic, diagnostic};
 use etlink_run::output::StdoutError;
 use etlink_schedule::{Action, Arguments, Schedule};
 use serde::{Serialize, Serializer};
@@ -21,9 +22,7 @@ pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
         skip_first: args.skip_first,
         skip_first_wait: args.skip_first_wait,
     })?;
-    for note in schedule_notes(&schedule, args.steps) {
-        notes::print_note(&note);
-    }
+    notes::print(&schedule_notes(&schedule, args.steps));
     if args.print.json {
         print_json_report(&ScheduleReport {
             actions: Actions {
@@ -41,19 +40,26 @@ pub fn run(args: &ScheduleArgs) -> Result<Outcome> {
 }
 
 /// Returns notes on problems that a user can fix before the program runs.
-fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
-    let mut notes: Vec<String> = schedule.warning().iter().map(ToString::to_string).collect();
+fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<Diagnostic> {
+    let warning = schedule.warning().into_iter();
+    let warning = warning.map(|warning| diagnostic!(ScheduleIncomplete, "{warning}"));
+    let mut notes: Vec<Diagnostic> = warning.collect();
     // at least one step: clap rejects 0
     let last = steps - 1;
     match (schedule.first_recorded(), schedule.action(last)) {
-        (Some(first), _) if first > last => notes.push(format!(
+        (Some(first), _) if first > last => notes.push(diagnostic!(
+            ScheduleIncomplete,
             "none of these steps is recorded; the first would be step {first}"
         )),
-        (None, _) => notes.push("none of these steps is recorded".to_owned()),
+        (None, _) => notes.push(diagnostic!(
+            ScheduleIncomplete,
+            "none of these steps is recorded"
+        )),
         // torch.profiler's action_map: ending in WARMUP starts and stops, and calls no handler
-        (_, Action::Warmup) => {
-            notes.push("the program ends during warmup: the last cycle leaves no trace".to_owned())
-        }
+        (_, Action::Warmup) => notes.push(diagnostic!(
+            ScheduleIncomplete,
+            "the program ends during warmup: the last cycle leaves no trace"
+        )),
         // the same map: ending in RECORD stops and hands over the partial trace
         (_, Action::Record) => {
             let whole = schedule
@@ -62,7 +68,8 @@ fn schedule_notes(schedule: &Schedule, steps: u64) -> Vec<String> {
             let whole = whole.map_or(String::new(), |whole| {
                 format!("; it would be complete after {whole} steps")
             });
-            notes.push(format!(
+            notes.push(diagnostic!(
+                ScheduleIncomplete,
                 "the program ends while recording: the last trace is saved with fewer steps{whole}"
             ));
         }

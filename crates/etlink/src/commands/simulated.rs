@@ -6,7 +6,7 @@ use crate::args::SimulatedArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::notes;
 use crate::simulation::read_simulation;
-use crate::table::{Column, Grid, Limit, known, percent, signed_time, time};
+use crate::table::{Column, Grid, Limit, count, known, percent, signed_time, time};
 use anyhow::Result;
 use etlink_chakra::simulated::{
     ComparedComm, ComparedKind, ComparedRank, SimulationReport, StuckRank, write_timeline,
@@ -37,11 +37,9 @@ pub fn run(args: SimulatedArgs) -> Result<Outcome> {
     let recording: String = recording.collect();
     let of_recording = [(&recording[..], recording_notes)];
     result
-        .notes
+        .diagnostics
         .extend(notes::name_runs(of_recording.into_iter()));
-    for note in &result.notes {
-        notes::print_note(note);
-    }
+    notes::print(&result.diagnostics);
     if let Some(target) = &target {
         target.write(|out| write_timeline(&result.run, result.measured.as_ref(), out))?;
     }
@@ -95,7 +93,7 @@ fn stuck_place(stuck: &StuckRank, log_has_end: bool) -> String {
     let nodes = match &stuck.waiting[..] {
         [] => return "the log does not show its current node".to_owned(),
         [one] => one.clone(),
-        [first, others @ ..] => format!("{first} and {} others", others.len()),
+        [first, others @ ..] => format!("{first} and {}", count(others.len() as u64, "other")),
     };
     if log_has_end {
         format!("it waits in {nodes}")

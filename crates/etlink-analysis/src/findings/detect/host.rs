@@ -9,7 +9,7 @@ use crate::findings::host_span::HostSpan;
 use crate::findings::kind::CauseKind;
 use crate::findings::launched_row::LaunchedRow;
 use crate::findings::launching::launching_threads;
-use crate::findings::limits::{LONGEST_LAUNCH_NS, SLOW_FACTOR};
+use crate::findings::limits::{LEAST_GAIN, LONGEST_LAUNCH_NS, READY_BATCH_NS, SLOW_FACTOR};
 use crate::findings::python_lines::PythonLines;
 use crate::findings::text::sum_ns;
 use crate::findings::view::{LaunchInterval, RankView};
@@ -45,8 +45,21 @@ pub(crate) fn input_pipeline(view: &RankView<'_>) -> Vec<CauseCandidate> {
         }
         by_name.entry(view.op_name(op)).or_default().add(view, span);
     }
-    groups_as_candidates(view, CauseKind::InputPipeline, by_name)
+    let late_names = by_name.iter().filter(|(name, group)| {
+        let is_late = group.time_above_shortest_ns() as f64;
+        name.contains(LOADER_WITH_WORKERS) && is_late >= LEAST_GAIN * view.window.length_ns as f64
+    });
+    let late_names: Vec<&str> = late_names.map(|(name, _)| *name).collect();
+    let mut candidates = groups_as_candidates(view, CauseKind::InputPipeline, by_name);
+    for candidate in &mut candidates {
+        candidate.evidence.loader_sets_pace = late_names.contains(&&candidate.subject[..]);
+    }
+    candidates
 }
+
+/// Part of the name of `DataLoader`'s range if other processes load: its batches arrive at their pace,
+/// whatever the host does in between.
+const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Spans of threads with a common cause.
 #[derive(Default)]
@@ -101,6 +114,13 @@ impl<'t> SpanGroup<'t> {
         if length > longest {
             self.longest = Some(span);
         }
+    }
+
+    /// Returns the time beyond that of the shortest occurrence, which may itself have waited, in ns.
+    fn time_above_shortest_ns(&self) -> i64 {
+        let shortest = self.times.iter().min().copied().unwrap_or(0);
+        let ready = shortest.min(READY_BATCH_NS);
+        sum_ns(self.times.iter().map(|time| time.saturating_sub(ready)))
     }
 
     fn evidence(&mut self, view: &RankView<'_>) -> CauseEvidence {
@@ -264,10 +284,13 @@ pub(crate) fn host_work(view: &RankView<'_>) -> Vec<CauseCandidate> {
     candidates
 }
 
+/// Begin of the names of `torch.compile`'s graphs, which end with a hash.
+const COMPILED_GRAPH: &str = "## Call CompiledFxGraph";
+
 /// Merges library ops (`aten::max`, `autograd::engine::…`) into one group named after the longest,
 /// since nobody optimizes them individually. Ranges named by the program stay separate.
 fn merge_ops<'t>(groups: BTreeMap<&'t str, SpanGroup<'t>>) -> BTreeMap<&'t str, SpanGroup<'t>> {
-    let is_op = |name: &str| name.contains("::");
+    let is_op = |name: &str| name.contains("::") || name.starts_with(COMPILED_GRAPH);
     let (mut merged, mut others) = (SpanGroup::default(), BTreeMap::new());
     let mut longest = ("", 0);
     for (name, group) in groups {

@@ -152,7 +152,9 @@ fn work_by_step<'t>(view: &RankView<'t>) -> BTreeMap<(bool, &'t str), StepWork> 
             (false, _) => Some(node.start.0),
             (true, call) => call.map(|call| trace.device.calls.start[call.index()].0),
         };
-        if waits {
+        // A wait for input is no warm-up.
+        let is_input = |op| view.is_input_op(op);
+        if waits || view.op_and_parents(trace.op_of(&node)).any(is_input) {
             continue;
         }
         let Some(time) = time else {

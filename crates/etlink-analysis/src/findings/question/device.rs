@@ -62,6 +62,11 @@ pub(super) fn change_device(
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
         let Some(row) = kernel_row(trace, &node) else {
+            // Copies count as work of the device, as in questions about sizes.
+            if trace.row_of(&node).is_some() && node.kind != NodeKind::Collective {
+                let unchanged = (WorkPlace::Device, PredictionBasis::SameWork);
+                times.add(unchanged, node.duration, 1.0);
+            }
             continue;
         };
         let at = row.index();
@@ -96,7 +101,7 @@ pub(super) fn change_device(
     let by_peaks = times.share(|(_, basis)| basis == PredictionBasis::PeakRates);
     let notes = if by_peaks > MOST_BY_PEAKS {
         vec![format!(
-            "{:.0} % of the kernel time follows from peak rates alone: `etlink learn` \
+            "{:.0} % of the device work follows from peak rates alone: `etlink learn` \
              collects times of ops from recordings of that device",
             100.0 * by_peaks
         )]

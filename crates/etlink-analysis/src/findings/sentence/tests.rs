@@ -6,8 +6,9 @@ use crate::findings::evidence::evidence_text;
 use crate::findings::finding::RunFinding;
 use crate::findings::kind::CauseKind;
 use crate::findings::kinds::KINDS;
-use crate::findings::limits::DOMINANT_SHARE;
+use crate::findings::limits::{DOMINANT_SHARE, MUCH_COMMUNICATION};
 use crate::findings::title::{cause_name, finding_title};
+use etlink_model::GlobalRank;
 
 /// SplitMix64.
 struct Random(u64);
@@ -144,6 +145,7 @@ fn random_figures(random: &mut Random, kind: CauseKind, window_ns: i64) -> Cause
         before_launches_ns: random.time(time_ns),
         may_wait: random.chance(),
         host_slowed: random.chance(),
+        loader_sets_pace: random.chance(),
         ..CauseEvidence::default()
     }
 }
@@ -179,14 +181,17 @@ fn each_clause_of_a_finding_holds() {
             rule.inferred,
             "{sentence}"
         );
+        let is_paced = figures.loader_sets_pace && rule.kind != CauseKind::InputPipeline;
+        assert_eq!(says("with a faster loader"), is_paced, "{sentence}");
+        let may_wait = figures.may_wait && !is_paced;
         assert_eq!(
             says("may be waiting for the device"),
-            figures.may_wait,
+            may_wait,
             "{sentence}"
         );
-        let slowed = figures.host_slowed && !figures.may_wait;
+        let slowed = figures.host_slowed && !may_wait && !is_paced;
         assert_eq!(says("recording slowed the host"), slowed, "{sentence}");
-        let hangs = finding.inferred && !rule.inferred && !figures.may_wait && !slowed;
+        let hangs = finding.inferred && !rule.inferred && !may_wait && !slowed && !is_paced;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");
         let says_others = says(" and 1 other ") || says(" and 2 other ");
         assert!(!says_others || figures.other_subjects > 0, "{sentence}");
@@ -239,6 +244,40 @@ fn a_joint_gain_that_is_not_the_sum_is_explained() {
             ADDS_UP * gain > sum,
             "{sentence}"
         );
+    }
+}
+
+#[test]
+fn the_waits_for_a_straggler_are_those_of_the_page() {
+    let late = |rank: i64, caused_ns, began_late_ns| StragglerStats {
+        rank: GlobalRank(rank),
+        caused_ns,
+        began_late_ns,
+        ..StragglerStats::default()
+    };
+    let mut random = Random(10);
+    for _ in 0..2_000 {
+        let stats: Vec<StragglerStats> = (0..3)
+            .map(|rank| late(rank, random.time(1_000_000), random.time(1_000_000)))
+            .collect();
+        let mut found = random_run(&mut random);
+        found.name_straggler(&stats);
+        let worst = stats.iter().map(StragglerStats::waits_for_it_ns).max();
+        let worst = worst.expect("ranks");
+        let whole = found.window_ns as f64 * found.ranks as f64;
+        let is_much = worst > 0 && worst as f64 >= MUCH_COMMUNICATION * whole;
+        assert_eq!(found.straggler.is_some(), is_much, "{stats:?}");
+        let Some(sentence) = found.straggler else {
+            continue;
+        };
+        let named = stats
+            .iter()
+            .find(|one| sentence.contains(&format!("rank {}:", one.rank)))
+            .expect("a rank");
+        assert_eq!(named.waits_for_it_ns(), worst, "{sentence}");
+        assert!(sentence.contains(&time_text(worst)), "{sentence}");
+        let says_late = sentence.contains("began later");
+        assert_eq!(says_late, named.began_late_ns > 0, "{sentence}");
     }
 }
 

@@ -423,3 +423,89 @@ fn memory_that_is_got_first_says_how_long_it_takes_and_compares_it_with_nothing(
         "{sentence}"
     );
 }
+
+/// Makes steps that fetch a batch from a loader, and launch many short kernels slowly.
+fn steps_with_loader(iterator: &str, fetches_us: [i64; 4]) -> RunFindings {
+    let steps = (0..).zip(fetches_us).map(|(number, fetch_us)| {
+        let name = format!("enumerate(DataLoader)#_{iterator}DataLoaderIter.__next__");
+        let mut acts = vec![Act::Annotation(name, vec![Act::Host(fetch_us * US)])];
+        for _ in 0..30 {
+            let kernel = Act::Launch(work("short_kernel", COMPUTE, 4 * US));
+            acts.push(op("aten::add", vec![Act::Host(90 * US), kernel]));
+        }
+        step(number, acts)
+    });
+    findings_of(steps.collect())
+}
+
+#[test]
+fn a_loader_in_other_processes_that_the_host_waits_for_sets_the_pace() {
+    let late = [1_800, 600, 600, 700];
+    let found = steps_with_loader("MultiProcessing", late);
+    let first = &found.findings[0];
+    assert_eq!(first.kind, CauseKind::InputPipeline);
+    let launches = found.findings.iter();
+    let mut launches = launches.filter(|one| one.kind == CauseKind::SmallKernels);
+    let launches = launches.next().expect("launch-bound");
+    assert!(launches.gain_ns > first.gain_ns, "{launches:?}");
+    assert!(launches.figures.loader_sets_pace && launches.evidence.contains("a faster loader"));
+    // A wait for the loader is no warm-up.
+    assert!(
+        !kinds(&found).contains(&CauseKind::FirstStep),
+        "{:?}",
+        kinds(&found)
+    );
+    // The host itself loads, or batches are ready when it asks.
+    for (iterator, fetches_us) in [("SingleProcess", late), ("MultiProcessing", [600; 4])] {
+        let found = steps_with_loader(iterator, fetches_us);
+        assert_eq!(
+            found.findings[0].kind,
+            CauseKind::SmallKernels,
+            "{iterator}"
+        );
+        let paced = found
+            .findings
+            .iter()
+            .filter(|one| one.figures.loader_sets_pace);
+        assert_eq!(paced.count(), 0, "{iterator}");
+    }
+}
+
+#[test]
+fn one_cause_in_several_ops_is_one_finding() {
+    let names = [
+        "aten::max",
+        "aten::topk",
+        "aten::sort",
+        "my::op",
+        "## Call CompiledFxGraph f3 ##",
+    ];
+    let steps = (0..3).map(|number| {
+        let mut acts = vec![];
+        for name in names {
+            acts.push(op(name, vec![Act::Host(MS)]));
+            acts.push(compute());
+        }
+        step(number, acts)
+    });
+    let found = findings_of(steps.collect());
+    let host = found
+        .findings
+        .iter()
+        .filter(|one| one.kind == CauseKind::HostWork);
+    let host: Vec<&RunFinding> = host.collect();
+    assert_eq!(host.len(), 1, "{:?}", found.texts());
+    assert_eq!(host[0].figures.other_subjects, 4, "{:?}", host[0].evidence);
+    // Slow launches of as many ops are launch-bound, and no work of the host.
+    let steps = (0..3).map(|number| {
+        let slow = names.map(|name| {
+            let launch = Act::Launch(work("short_kernel", COMPUTE, 4 * US));
+            op(name, vec![Act::Host(90 * US), launch])
+        });
+        step(number, slow.iter().cycle().take(40).cloned().collect())
+    });
+    assert_eq!(
+        kinds(&findings_of(steps.collect())),
+        [CauseKind::SmallKernels]
+    );
+}

@@ -486,7 +486,14 @@ fn judge(fault: Fault, found: &RunFindings, truth: Truth, line: &str) -> Score {
         score.counted = 1;
         score.named = u32::from(found.findings.iter().any(|one| matches(&one)));
         score.exact = u32::from(error.abs() <= 0.1);
-        if truth.ns as f64 >= 1.1 * others_ns as f64 {
+        // A loader that sets the pace comes first, whatever gains more beside it.
+        let paces =
+            |one: &RunFinding| one.kind == CauseKind::InputPipeline && one.figures.loader_sets_pace;
+        let is_behind = found
+            .findings
+            .first()
+            .is_some_and(|one| paces(one) && !matches(&one));
+        if truth.ns as f64 >= 1.1 * others_ns as f64 && !is_behind {
             score.largest = 1;
             score.first = u32::from(found.findings.first().is_some_and(|one| matches(&one)));
         }

@@ -39,7 +39,7 @@ pub use captured::{CaptureReport, CapturedOp, CapturedOps, begins_capture, launc
 
 use crate::error::Error;
 use crate::trace::LinkedTrace;
-use etlink_model::{CallIdx, DeviceTrace, NameId, Names, RowIdx};
+use etlink_model::{CallIdx, DeviceTrace, Diagnostic, NameId, Names, RowIdx, diagnostic};
 use graphs::{KernelTokens, LaunchFit, distinct};
 use place::GraphRow;
 use recorded::RecordedCaptures;
@@ -94,7 +94,7 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
         .any(|[_, shapes, ..]| *shapes != NameId::EMPTY);
     trace
         .report
-        .notes
+        .diagnostics
         .extend(note(&report, rows.is_empty(), shapes));
     trace.report.capture = Some(report);
     trace.captured = Some(CapturedOps {
@@ -106,28 +106,30 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
     Ok(())
 }
 
-/// Most important note for the user; `None` if there is nothing to report.
-fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<String> {
+/// Returns the fact that a capture trace adds nothing, or no shapes; `None` otherwise.
+fn note(report: &CaptureReport, no_rows: bool, shapes: bool) -> Option<Diagnostic> {
     let text = match report {
-        _ if no_rows => "the device trace has no graph launches, so the capture trace adds \
-             nothing"
-            .into(),
+        _ if no_rows => diagnostic!(
+            CaptureUnused,
+            "the device trace has no graph launches, so the capture trace adds nothing"
+        ),
         CaptureReport {
             complete: 0,
             partial: 0,
             unknown,
             ..
         } => {
-            format!(
+            diagnostic!(
+                CaptureUnused,
                 "none of the {unknown} graph launches has the kernels of a captured graph: the \
                  capture trace is from other graphs, so no op was assigned"
             )
         }
-        _ if !shapes => {
-            "the capture trace has no shapes, so only op names were assigned; record it \
-             with record_shapes=True"
-                .into()
-        }
+        _ if !shapes => diagnostic!(
+            CaptureUnused,
+            "the capture trace has no shapes, so only op names were assigned"
+        )
+        .advise("record it with record_shapes=True"),
         _ => return None,
     };
     Some(text)

@@ -10,7 +10,7 @@ use super::*;
 use etlink_formats::memory_snapshot::{DeviceMemory, MemorySeries, StackMemory};
 use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
 use etlink_link::{MatchRule, NoLaunch};
-use etlink_model::{AnomalyKind, GlobalRank};
+use etlink_model::{AnomalyKind, Diagnostic, DiagnosticCode, GlobalRank};
 use etlink_testing::ParamComms;
 
 /// Draws a step with a kernel, a collective, an allocation and a damaged event. Rank 1 is the last
@@ -135,7 +135,7 @@ fn page_types() -> String {
         total: &total,
         met: Some(&stats),
         timelines: &[],
-        notes: &["a note".to_owned()],
+        diagnostics: &[Diagnostic::new(DiagnosticCode::TwoRuns, "a fact")],
         findings: &[
             FindingLink {
                 gain_share: 0.5,
@@ -211,8 +211,15 @@ fn record_rare_values(types: &TypeRecorder, rank: &ReportRank) {
             ..rank.clone()
         },
     );
+    let fact = Diagnostic::new(DiagnosticCode::TwoRuns, "a fact");
     let mut report = etlink_link::LinkReport {
-        notes: vec!["a note".to_owned()],
+        diagnostics: vec![
+            fact.clone(),
+            fact.of_run("a")
+                .of_rank(GlobalRank(0))
+                .of_file("b")
+                .advise("c"),
+        ],
         host_schema: Some("1.1.1".to_owned()),
         matched: [(MatchRule::default(), 1)].into_iter().collect(),
         no_launch: [(NoLaunch::default(), 1)].into_iter().collect(),

@@ -5,7 +5,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_chakra::convert::{self, GroupList};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure, diagnostic};
 use etlink_run::text;
 
 /// Note above the tables of a written graph.
@@ -40,7 +40,7 @@ impl RankForm {
 }
 
 /// Returns notes about a run whose ranks, given with their labels, have these forms.
-pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<String> {
+pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<Diagnostic> {
     let forms = [(RankForm::Graph, NOTE), (RankForm::Tree, TREE_NOTE)];
     let of_form = |form| {
         let labels = ranks.iter().filter(move |(_, own)| *own == form);
@@ -51,9 +51,15 @@ pub(super) fn notes(ranks: &[(&str, RankForm)]) -> Vec<String> {
         let labels = of_form(form);
         match labels.len() {
             0 => {}
-            count if count == ranks.len() => notes.push(note.to_owned()),
-            1 => notes.push(format!("{}: {note}", text::rank(labels[0]))),
-            _ => notes.push(format!("ranks {}: {note}", text::first_ranks(&labels))),
+            count if count == ranks.len() => notes.push(diagnostic!(GraphLacks, "{note}")),
+            1 => {
+                let rank = text::rank(labels[0]);
+                notes.push(diagnostic!(GraphLacks, "{rank}: {note}"));
+            }
+            _ => {
+                let ranks = text::first_ranks(&labels);
+                notes.push(diagnostic!(GraphLacks, "ranks {ranks}: {note}"));
+            }
         }
     }
     notes

@@ -14,6 +14,7 @@ use etlink_analysis::{HardwarePeaks, Options};
 use etlink_analysis::{RankAnalysis, RunMetric};
 #[cfg(feature = "parquet")]
 use etlink_link::ranks::StragglerStats;
+use etlink_model::Diagnostic;
 use etlink_run::RunError;
 
 /// Optional tables to add to the default ones.
@@ -73,7 +74,7 @@ impl AnalyzeDocument {
     }
 
     /// Returns notes about the files, including those that are left out.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.0.told.notes_of()
     }
 }

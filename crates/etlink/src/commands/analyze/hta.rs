@@ -5,7 +5,7 @@ use super::results::AnalyzedTrace;
 use anyhow::{Context, Result};
 use etlink_analysis::hta::{HtaOptions, HtaTables, HtaTrace, RUN_TABLES, StragglerQuery};
 use etlink_link::LinkedTrace;
-use etlink_model::KeepEvents;
+use etlink_model::{Diagnostic, KeepEvents, diagnostic};
 use etlink_run::{Overhead, RunError, RunOptions, RunSource};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct HtaQuery {
 pub struct HtaDocument {
     /// Files by rank.
     ranks: Vec<HtaRank>,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 /// A file and its HTA tables.
@@ -52,7 +52,7 @@ impl HtaDocument {
             let (loaded, of_file) = match read_file(file, settings, &query.options) {
                 Ok(read) => read,
                 Err(error) if query.is_folder && !query.options.cancellation.is_cancelled() => {
-                    notes.push(format!("left out: {error:#}"));
+                    notes.push(diagnostic!(FileUnreadable, "left out: {error:#}"));
                     failed = failed.or(Some(error));
                     continue;
                 }
@@ -60,7 +60,8 @@ impl HtaDocument {
             };
             notes.extend(of_file);
             if let Some(before) = by_rank.insert(loaded.rank, loaded) {
-                notes.push(format!(
+                notes.push(diagnostic!(
+                    FileLeftOut,
                     "left out: {}, because rank {} has several traces",
                     before.file.display(),
                     before.rank
@@ -73,7 +74,10 @@ impl HtaDocument {
             return Err(error);
         }
         let ranks = by_rank.into_values().collect();
-        Ok(HtaDocument { ranks, notes })
+        Ok(HtaDocument {
+            ranks,
+            diagnostics: notes,
+        })
     }
 
     /// Returns each rank with its file.
@@ -82,8 +86,8 @@ impl HtaDocument {
     }
 
     /// Returns notes about the files.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// Computes `get_profiler_steps`.
@@ -135,7 +139,7 @@ fn read_file(
     file: PathBuf,
     settings: HtaOptions,
     options: &RunOptions,
-) -> Result<(HtaRank, Vec<String>)> {
+) -> Result<(HtaRank, Vec<Diagnostic>)> {
     let source = RunSource::from_path(&file);
     let options = RunOptions {
         overhead: Some(Overhead::Keep),

@@ -12,8 +12,8 @@ use anyhow::{Result, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkedTrace, RecordingContent, TensorEdges};
-use etlink_model::GlobalRank;
 use etlink_model::KeepEvents;
+use etlink_model::{GlobalRank, diagnostic};
 use etlink_run::graphs::groups_of;
 use etlink_run::job;
 use etlink_run::measurements::RunMeasurements;
@@ -218,10 +218,13 @@ fn analyze_rank<T>(
         rank: entry.files().rank,
         written: form != RankForm::Traces,
     };
-    let (notes, anomalies) = (
-        run::report_notes(&trace.report),
-        trace.report.anomalies.clone(),
-    );
+    let mut diagnostics = run::report_diagnostics(&trace.report);
+    // a single trace needs no name
+    if !is_one_rank {
+        let told = diagnostics.into_iter();
+        diagnostics = told.map(|one| entry.files().subject_of(one)).collect();
+    }
+    let anomalies = trace.report.anomalies.clone();
     let card = CardFacts::from_trace(&trace, entry.files());
     // for a written graph, its notes explain what is missing
     let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
@@ -234,7 +237,7 @@ fn analyze_rank<T>(
         label: label.clone(),
         device_trace: device.map_or(String::new(), |path| path.display().to_string()),
         host_trace: files.host.as_ref().map(|host| host.display().to_string()),
-        notes,
+        diagnostics,
         anomalies,
         recording,
         said,
@@ -249,7 +252,7 @@ fn analyze_rank<T>(
         label,
         // a single rank is not compared with others
         summary: if !is_one_rank { summary } else { None },
-        notes: vec![],
+        diagnostics: vec![],
         value: ranked,
     }))
 }
@@ -257,15 +260,15 @@ fn analyze_rank<T>(
 fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
     let groups = groups_of(&written.path)?;
     let mut trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
-    if let Some(note) = written.note() {
+    if let Some(note) = written.without_recording() {
         if entry.set.options.strict {
             return Err(RunError::Refused {
                 file: written.name.clone(),
-                what: note,
+                what: note.message,
             }
             .into());
         }
-        trace.report.notes.push(note);
+        trace.report.diagnostics.push(note);
     }
     if entry.set.options.strict && job::is_damaged(&trace.report) {
         return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
@@ -276,7 +279,7 @@ fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedT
 fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun<T> {
     let run = &runs.runs[results.run];
     let members = &results.members;
-    let mut notes = runs.run_notes(&results);
+    let mut notes = runs.run_diagnostics(&results);
     let forms = members.ranks.iter();
     let forms: Vec<_> = forms
         .map(|rank| (rank.label.as_str(), rank.value.form))
@@ -292,7 +295,8 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
         });
     }
     let measured = RunMeasurements::read(&run.measurements).unwrap_or_else(|error| {
-        notes.push(format!("{}: left out", text::error_chain(&error)));
+        let why = text::error_chain(&error);
+        notes.push(diagnostic!(MeasurementNotUsed, "{why}: left out"));
         RunMeasurements::default()
     });
     notes.extend(measured.card_note());
@@ -300,7 +304,7 @@ fn analyzed_run<T>(runs: &RunSet, results: RunResults<Ranked<T>>) -> AnalyzedRun
         measured,
         run: run.folder.display().to_string(),
         name: runs.run_name(results.run),
-        notes,
+        diagnostics: notes,
         ranks,
         excluded,
         absent,

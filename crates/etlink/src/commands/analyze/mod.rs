@@ -330,7 +330,7 @@ impl Analyzed {
         let requests = request_latencies(&told.measured, &total);
         let labels = told.ranks.iter().map(|rank| rank.label.clone());
         let labels: Vec<String> = labels.collect();
-        let findings = findings_of_run(&joined, &labels, found, &mut told.notes);
+        let findings = findings_of_run(&joined, &labels, found, &mut told.diagnostics);
         let is_joined = joined.summaries.len() > 1;
         let stragglers = if is_joined {
             joined.straggler_stats()
@@ -338,13 +338,14 @@ impl Analyzed {
             vec![]
         };
         let run_steps = RunSteps::of_ranks(&joined.summaries, &joined.clocks);
-        told.notes.extend(joined.match_notes());
-        told.notes.extend(joined.start_skew_note());
+        told.diagnostics.extend(joined.match_notes());
+        told.diagnostics.extend(joined.start_skew_note());
         // an uncertain clock matters only if a rank arrived late by it
         if stragglers.iter().any(|rank| rank.last > 0) {
             let mut forms = told.ranks.iter().map(|rank| rank.form);
             let is_written = forms.any(|form| form != RankForm::Traces);
-            told.notes.extend(clock_notes(&joined.clocks, is_written));
+            told.diagnostics
+                .extend(clock_notes(&joined.clocks, is_written));
         }
         Analyzed {
             total,

@@ -14,7 +14,7 @@ use crate::workbook::WorkbookTarget;
 use anyhow::{Context, Result};
 use etlink_analysis::{KernelRules, PeakTable, RankOps, rank_ops};
 use etlink_link::LinkedTrace;
-use etlink_model::KeepEvents;
+use etlink_model::{Diagnostic, KeepEvents};
 use etlink_run::{Overhead, RunError, RunOptions, RunSource};
 use std::path::Path;
 
@@ -129,7 +129,7 @@ impl OpsDocument {
     }
 
     /// Returns notes about the files, including those that are left out.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
         self.0.notes_of()
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         assert!(
             measured
                 .card_note()
-                .is_some_and(|note| note.contains("2 workload cards differ"))
+                .is_some_and(|note| note.message.contains("2 workload cards differ"))
         );
     }
 }

@@ -8,7 +8,7 @@ use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::RecordingContent;
 use etlink_link::ranks::RankSummary;
-use etlink_model::{Anomalies, GlobalRank};
+use etlink_model::{Anomalies, Diagnostic, GlobalRank, Severity};
 use etlink_run::measurements::RunMeasurements;
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -41,7 +41,7 @@ pub(in crate::commands) struct AnalyzedRun<T> {
     #[serde(skip)]
     pub(super) name: String,
     /// Notes about the files.
-    pub(super) notes: Vec<String>,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Results per rank.
     pub(super) ranks: Vec<Ranked<T>>,
     /// Traces that could not be linked, or do not belong to the run.
@@ -63,7 +63,7 @@ pub(super) struct Ranked<T> {
     /// Path of the host trace.
     pub(super) host_trace: Option<String>,
     /// Notes about the rank's traces.
-    pub(super) notes: Vec<String>,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Defects of the rank's traces.
     pub(super) anomalies: Anomalies,
     /// Content of the rank's recording; missing for a written graph.
@@ -98,33 +98,28 @@ impl<T> AnalyzedRun<T> {
         notes::print_of_runs(runs.map(|run| (run.name.as_str(), run.notes_of())));
     }
 
-    pub(super) fn notes_of(&self) -> Vec<String> {
-        let of_ranks = self.ranks.iter().flat_map(|rank| {
-            let name = self.name_of(rank);
-            rank.notes
-                .iter()
-                .map(move |note| (name.clone(), note.as_str()))
-        });
-        let mut all = self.notes.clone();
-        all.extend(table::same_notes(of_ranks));
+    pub(super) fn notes_of(&self) -> Vec<Diagnostic> {
+        let is_named = !self.is_only_trace();
+        let mut all = self.diagnostics.clone();
+        for rank in &self.ranks {
+            let told = rank.diagnostics.iter().cloned();
+            all.extend(told.map(|one| one.named_if(is_named)));
+        }
         if notes::is_verbose() {
             for rank in &self.ranks {
-                let name = self.name_of(rank);
-                let infos = table::infos(&rank.anomalies).into_iter();
-                all.extend(infos.map(|note| match &name[..] {
-                    "" => note,
-                    name => format!("{name}: {note}"),
-                }));
+                let infos = rank.anomalies.diagnostics(Severity::Info);
+                all.extend(
+                    infos.map(|info| info.of_file(table::rank(&rank.label)).named_if(is_named)),
+                );
             }
         }
-        all
+        Diagnostic::merge(all)
     }
 
     /// Returns lines about defects of device rows, printed before all figures.
     pub(super) fn row_damage_lines(&self) -> String {
-        let ranks = self.ranks.iter();
-        let ranks = ranks.map(|rank| (rank.label.as_str(), &rank.anomalies));
-        row_damage_lines(ranks, self.ranks.len() + self.excluded.len() == 1)
+        let told = self.ranks.iter().flat_map(|rank| &rank.diagnostics);
+        row_damage_lines(told, self.is_only_trace())
     }
 
     /// Returns a line about the content of the recordings; empty for written graphs.
@@ -144,16 +139,10 @@ impl<T> AnalyzedRun<T> {
     pub(super) fn cut_line(&self) -> String {
         let cut = self.ranks.iter().filter(|rank| rank.is_cut);
         let labels: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
-        let is_only_trace = self.ranks.len() + self.excluded.len() == 1;
-        cut_line(&labels, is_only_trace)
+        cut_line(&labels, self.is_only_trace())
     }
 
-    /// Returns the name of a rank for notes; empty for a single trace, which needs none.
-    fn name_of(&self, rank: &Ranked<T>) -> String {
-        if self.ranks.len() + self.excluded.len() > 1 {
-            table::rank(&rank.label)
-        } else {
-            String::new()
-        }
+    fn is_only_trace(&self) -> bool {
+        self.ranks.len() + self.excluded.len() == 1
     }
 }

@@ -7,6 +7,7 @@ use crate::table::{CsvTable, Grid, Limit, count, mb, percent, time};
 use crate::{Outcome, notes};
 use anyhow::{Result, bail};
 use etlink_formats::memory_snapshot::{DeviceMemory, device_memories};
+use etlink_model::{Diagnostic, diagnostic};
 use etlink_run::{Progress, read_memory_snapshot};
 use serde::Serialize;
 use std::fmt::Write;
@@ -18,7 +19,7 @@ pub(crate) struct SnapshotReport {
     /// Path of the snapshot.
     file: String,
     /// Notes about the file.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Memory of each device.
     devices: Vec<DeviceMemory>,
 }
@@ -43,19 +44,21 @@ pub(super) fn run(args: &AnalyzeArgs) -> Result<Outcome> {
     let snapshot = read_memory_snapshot(&args.path, &Progress::hidden())?;
     let mut report = SnapshotReport {
         file: args.path.display().to_string(),
-        notes: vec![],
+        diagnostics: vec![],
         devices: device_memories(&snapshot),
     };
     if snapshot.is_cut {
-        let note = "the snapshot is truncated: events and blocks after its end are missing";
-        report.notes.push(note.to_owned());
+        report.diagnostics.push(diagnostic!(
+            TraceTruncated,
+            "the snapshot is truncated: events and blocks after its end are missing"
+        ));
     }
     if args.print.json {
         let files = vec![report];
         print_json_report(&FileReports { files })?;
         return Ok(Outcome::Done);
     }
-    notes::print_all(&report.notes);
+    notes::print(&report.diagnostics);
     if args.print.csv {
         print_text(&stacks_csv(&report.devices)?)?;
     } else {

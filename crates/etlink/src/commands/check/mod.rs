@@ -8,14 +8,14 @@ use crate::Outcome;
 use crate::args::{CheckArgs, FindingsFormat, RankArgs};
 use crate::envelope::{FileReports, JsonReport, print_json, print_json_report};
 use crate::notes;
-use crate::table::cut;
+use crate::table::{count, cut};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::check::{self, CheckRule, RULES, RankNodes, check_ranks};
 use etlink_chakra::finding::{EXAMPLES, Finding, FindingExample, FindingKind, Severity};
 use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
-use etlink_model::counted_text;
-use etlink_run::discover::unreadable_paths;
+use etlink_model::{counted_text, diagnostic};
+use etlink_run::discover::{unreadable_file, unreadable_paths};
 use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
 use etlink_run::input;
 use etlink_run::is_folder;
@@ -109,8 +109,7 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
     for path in &args.paths {
         if is_folder(path) {
             for error in unreadable_paths(path)? {
-                let why = error_chain(&error);
-                notes::print_note(&format!("{why}: its contents are left out"));
+                notes::print([&unreadable_file(&error)]);
             }
             let found = written_files(path)?;
             // a folder without files would pass, and a script would continue with nothing
@@ -147,10 +146,11 @@ pub fn run(args: CheckArgs) -> Result<Outcome> {
         checked.extend(sets);
     } else {
         // a rank whose file was left out would seem to have none
-        notes::print_note(&format!(
+        notes::print([&diagnostic!(
+            CheckedAlone,
             "--ranks leaves out {left_out} of {all_files} files: each file is checked alone, without \
              comparing ranks"
-        ));
+        )]);
     }
     if !rules.is_empty() {
         checked.iter_mut().for_each(|file| file.keep_rules(&rules));
@@ -256,10 +256,11 @@ fn compare_ranks(checked: &mut [Checked], named: &BTreeSet<String>) -> Vec<Check
             && named.contains(file)
         {
             if nodes.communicates() {
-                notes::print_note(&format!(
-                    "{file} communicates with other ranks but is checked alone; give its folder to compare the \
-                     ranks"
-                ));
+                let alone = diagnostic!(
+                    CheckedAlone,
+                    "{file} communicates with other ranks but is checked alone"
+                );
+                notes::print([&alone.advise("give its folder to compare the ranks")]);
             }
             continue;
         }
@@ -315,9 +316,9 @@ fn describe_file(checked: &Checked) -> String {
     };
     let size = match &checked.summary {
         Some(summary) => format!(
-            "{} nodes, {} deps",
-            summary.nodes,
-            summary.ctrl_deps + summary.data_deps
+            "{}, {}",
+            count(summary.nodes, "node"),
+            count(summary.ctrl_deps + summary.data_deps, "dep")
         ),
         None if checked.ranks.is_empty() => "not read".to_owned(),
         None if checked.ranks.len() == 1 => "1 rank alone".to_owned(),

@@ -12,6 +12,7 @@ use crate::table::{CsvTable, Grid, Limit, count, known, mean_time, percent, time
 use crate::workbook::WorkbookTarget;
 use anyhow::{Result, bail};
 use etlink_analysis::{OpCalls, RunOp, compare_ops};
+use etlink_model::Diagnostic;
 use etlink_run::RunSource;
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -24,7 +25,7 @@ pub(in crate::commands) struct SeveralRuns {
     /// The runs, in the order of the command line.
     sides: Vec<ComparedRun>,
     /// Notes about the files.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Traces excluded from a run.
     excluded: Vec<Excluded>,
     /// Device time of ops in each run that has them.
@@ -93,11 +94,11 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome> {
         });
     let report = SeveralRuns {
         sides: sides.collect(),
-        notes: notes::name_runs(
+        diagnostics: notes::name_runs(
             paths
                 .iter()
                 .zip(&runs)
-                .map(|(path, run)| (path.to_str().unwrap_or(""), run.notes.clone())),
+                .map(|(path, run)| (path.to_str().unwrap_or(""), run.diagnostics.clone())),
         ),
         excluded: runs.iter().flat_map(|run| run.excluded.clone()).collect(),
         ops,
@@ -113,7 +114,7 @@ pub(super) fn run(args: &DiffArgs) -> Result<Outcome> {
     if args.tables.print.json {
         print_text(&json_text(&report)?)?;
     } else {
-        notes::print_all(&report.notes);
+        notes::print(&report.diagnostics);
         if args.tables.print.csv {
             print_text(&ops_csv(&report)?)?;
         } else {

@@ -162,7 +162,7 @@ fn read_contents(
             };
             let (trace, notes) = read_for_figures(input, &job, &rank.watched_progress())?;
             if slice.is_some() {
-                notes::print_all(&notes);
+                notes::print(&notes);
             }
             let damaged = trace.anomalies.any(Severity::Damage);
             let facts = Box::new(DeviceFacts::new(&trace));

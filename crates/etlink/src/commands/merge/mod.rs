@@ -10,7 +10,7 @@ use crate::{Outcome, allocator, notes};
 use anyhow::{Result, bail};
 use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::{TracePart, WriteOptions};
-use etlink_model::KeepEvents;
+use etlink_model::{DiagnosticCode, KeepEvents};
 use etlink_run::memory::RankOperation;
 use etlink_run::merge::{AstraSimOptions, MergeOptions, MergeReport, MergedRun, merge};
 use etlink_run::output::OutputFormat;
@@ -95,7 +95,8 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     };
     // the files are written: no trace has the data that they lack
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);
-    let are_apart = runs.runs.iter().any(|run| run.are_apart);
+    let mut all = runs.runs.iter();
+    let are_apart = all.any(|run| DiagnosticCode::IterationsApart.is_in(&run.diagnostics));
     let is_refused = runs.options.strict && (is_unknown || are_apart);
     let is_complete = report.is_complete() && !is_refused;
     let is_empty = report.is_empty;
@@ -108,23 +109,19 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         Some((Some(rank.name()), linked))
     });
     if let Some(note) = serial_host_note(linked) {
-        notes::print_note(&note);
+        notes::print([&note]);
     }
     let simulator = options.simulator;
     if simulator.is_some_and(|simulator| simulator.roofline) {
-        for note in show::roofline_notes(&report.ranks) {
-            notes::print_note(&note);
-        }
+        notes::print(&show::roofline_notes(&report.ranks));
     }
     if simulator.is_some_and(|simulator| simulator.backend == NetworkBackend::Htsim) {
-        for note in show::htsim_notes(&report.runs) {
-            notes::print_note(&note);
-        }
+        notes::print(&show::htsim_notes(&report.runs));
     }
     if simulator.is_some()
         && let Some(note) = show::simulator_note(&output, &report.runs, &report.ranks)
     {
-        notes::print_note(&note);
+        notes::print([&note]);
     }
     Ok(match (is_complete, is_empty) {
         // no rank has any output: more severe than a finding

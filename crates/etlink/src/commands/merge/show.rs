@@ -2,17 +2,16 @@
 
 use crate::commands::failed_line;
 use crate::notes;
-use crate::table::{FactRows, count, cut, enum_name, infos, mb, same_notes};
+use crate::table::{FactRows, count, cut, enum_name, mb};
 use crate::unjoined::unjoined_text;
 use etlink_chakra::astra::{file, network_note, roofline_times, rounded_speeds, uncovered};
 use etlink_chakra::{Demotion, WriteSummary};
 use etlink_link::ranks::{JoinProblem, RankClock};
-use etlink_model::{Anomalies, Severity};
+use etlink_model::{Anomalies, Diagnostic, Severity, diagnostic};
 use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
-use etlink_run::joined::stranger_note;
 use etlink_run::merge::{MergedRank, MergedRun};
-use etlink_run::run::report_notes;
+use etlink_run::run::report_diagnostics;
 use indexmap::IndexMap;
 use std::path::Path;
 
@@ -28,12 +27,14 @@ pub(super) fn merge_summary(
     ranks: &[MergedRank],
     joined: &[MergedRun],
 ) -> String {
-    for text in runs.iter().flat_map(RunFiles::named_notes) {
-        notes::print_note(&text);
-    }
+    let of_files = runs.iter().map(|run| {
+        let told = run.diagnostics.clone();
+        (run.folder.to_str().unwrap_or(""), told)
+    });
+    notes::print_of_runs(of_files);
     let mut rows = FactRows::default();
     let mut errors = String::new();
-    let mut rank_notes: Vec<(String, String)> = vec![];
+    let mut of_ranks: Vec<Diagnostic> = vec![];
     for rank in ranks {
         let name = rank.name();
         match (&rank.linked, &rank.error) {
@@ -43,8 +44,8 @@ pub(super) fn merge_summary(
                     format!("{} in", mb(linked.bytes.host + linked.bytes.device)),
                     describe_rank(linked) + not_joined_text(rank, joined),
                 );
-                let said = report_notes(&linked.report).into_iter();
-                rank_notes.extend(said.map(|note| (name.clone(), note)));
+                let said = report_diagnostics(&linked.report).into_iter();
+                of_ranks.extend(said.map(|one| rank.subject_of(one)));
             }
             (None, error) => {
                 // a result, not a note: -q must not hide that a rank is missing
@@ -52,11 +53,7 @@ pub(super) fn merge_summary(
             }
         }
     }
-    // a thousand ranks mostly have the same notes: print each note once
-    let each = rank_notes.iter();
-    notes::print_all(&same_notes(
-        each.map(|(name, note)| (name.clone(), note.as_str())),
-    ));
+    notes::print(&of_ranks);
     if notes::is_verbose() {
         print_infos(ranks);
     }
@@ -95,7 +92,7 @@ pub(super) fn simulator_note(
     output: &Path,
     joined: &[MergedRun],
     ranks: &[MergedRank],
-) -> Option<String> {
+) -> Option<Diagnostic> {
     let is_written = |run: &&MergedRun| {
         let mut of_run = ranks.iter().filter(|rank| rank.run == run.run);
         of_run.any(|rank| rank.linked.as_ref().is_some_and(|it| it.output.is_some()))
@@ -119,15 +116,19 @@ pub(super) fn simulator_note(
         }
         _ => "",
     };
-    Some(format!(
-        "{} has {said}. Replace it with your topology, then run the command in {}{neighbour}",
-        network.display(),
+    let assumed = diagnostic!(
+        NetworkAssumed,
+        "{} has {said}{neighbour}",
+        network.display()
+    );
+    Some(assumed.advise(format!(
+        "replace it with your topology, then run the command in {}",
         readme.display()
-    ))
+    )))
 }
 
 /// Describes the roofline's times for device work, and the share that the roofline does not cover.
-pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
+pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<Diagnostic> {
     let mut all = WriteSummary::default();
     let written = ranks.iter().filter_map(|rank| rank.linked.as_ref());
     for part in written.filter_map(|linked| linked.written.as_ref()) {
@@ -135,28 +136,37 @@ pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<String> {
     }
     let cover = &all.roofline;
     if cover.nodes == 0 {
-        return vec!["no rank has device nodes, so the roofline has no effect".to_owned()];
+        return vec![diagnostic!(
+            SimulatedTimes,
+            "no rank has device nodes, so the roofline has no effect"
+        )];
     }
     let shorten = |name: &str| cut(name, KERNEL_LETTERS, 0);
     let times = roofline_times(cover, &all.roofline_kernels, shorten);
-    uncovered(cover).into_iter().chain([times]).collect()
+    let told = uncovered(cover).into_iter().chain([times]);
+    told.map(|one| diagnostic!(SimulatedTimes, "{one}"))
+        .collect()
 }
 
 /// Returns a note per run whose network htsim rounds to other speeds.
-pub(super) fn htsim_notes(runs: &[MergedRun]) -> impl Iterator<Item = String> {
-    runs.iter().filter_map(|run| {
+pub(super) fn htsim_notes(runs: &[MergedRun]) -> Vec<Diagnostic> {
+    let rounded = runs.iter().filter_map(|run| {
         let speeds = rounded_speeds(run.network.as_ref()?)?;
-        Some(format!("htsim reads whole Gb/s, at least 1: {speeds}"))
-    })
+        Some(diagnostic!(
+            NetworkAssumed,
+            "htsim reads whole Gb/s, at least 1: {speeds}"
+        ))
+    });
+    rounded.collect()
 }
 
 /// Prints harmless anomalies of the traces; otherwise only their count is shown.
 fn print_infos(ranks: &[MergedRank]) {
     for rank in ranks {
         let Some(linked) = &rank.linked else { continue };
-        for text in infos(&linked.report.anomalies) {
-            notes::print_note(&format!("{}: {text}", rank.name()));
-        }
+        let infos = linked.report.anomalies.diagnostics(Severity::Info);
+        let infos: Vec<Diagnostic> = infos.map(|info| rank.subject_of(info)).collect();
+        notes::print(&infos);
     }
 }
 
@@ -244,21 +254,18 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: &[MergedRank]) -> Strin
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
 /// `ranks` has the results of the ranks in this shard.
 fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
-    let run = if joined.run.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", joined.run)
-    };
+    let mut told = vec![];
     for excluded in &joined.excluded {
         let written = left_out_text(joined, &excluded.label, ranks);
-        notes::print_note(&format!(
-            "{run}{} is not joined with the others: {}{written}",
-            excluded.label, excluded.message
+        told.push(diagnostic!(
+            RankLeftOut,
+            "{} is not joined with the others: {}{written}",
+            excluded.label,
+            excluded.message
         ));
     }
-    for text in &joined.taken_in {
-        notes::print_note(&format!("{run}{text}"));
-    }
+    told.extend(joined.diagnostics.iter().cloned());
+    notes::print_of_runs([(&joined.run[..], told)].into_iter());
     let unjoined = unjoined_text(&joined.problems);
     if joined.groups.is_empty()
         && unjoined.is_empty()
@@ -267,16 +274,6 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         && joined.timeline.is_none()
     {
         return String::new();
-    }
-    if let Some(absent) = &joined.absent_note {
-        let known = (joined.ranks.len() + joined.absent.len()) as i64;
-        // if no trace states the number, only the ranks in the traces' groups are known
-        let all = joined.world_size.unwrap_or(known);
-        let here = joined.ranks.len();
-        notes::print_note(&format!("{run}{absent}: {here} of {all} ranks have traces"));
-    }
-    for rank in &joined.strangers {
-        notes::print_note(&format!("{run}{}", stranger_note(*rank)));
     }
     let MergedRun {
         collectives,
@@ -373,8 +370,8 @@ fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
             "to the first rank's clock, as for the other ranks of its machine".to_owned()
         } else {
             format!(
-                "to the first rank's clock, {within}{drift}, by {} collectives",
-                clock.support
+                "to the first rank's clock, {within}{drift}, by {}",
+                count(clock.support, "collective")
             )
         };
         rows.add(

@@ -10,11 +10,11 @@ use etlink_analysis::communicators::{
     CommunicatorMember, CommunicatorReport, CommunicatorSize, communicator_report,
 };
 use etlink_formats::nccl_inspector::{InspectorLog, TimingSource};
-use etlink_model::Severity;
+use etlink_model::{Diagnostic, Severity, diagnostic};
+use etlink_run::RunError;
 use etlink_run::inspector::{find_logs, read_log};
 use etlink_run::membership::Excluded;
 use etlink_run::run::RunOptions;
-use etlink_run::{RunError, text};
 use serde::Serialize;
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use std::path::Path;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct FolderCommunicators {
     /// Notes about the files and their content.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Logs that could not be read.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
@@ -43,13 +43,13 @@ pub(super) fn run(
 ) -> Result<Outcome> {
     let (mut logs, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
     let found = find_logs(folder)?;
-    notes.extend(found.notes);
+    notes.extend(found.diagnostics);
     for path in found.logs {
         let name = path.display().to_string();
         match read_checked(&path, options) {
             Ok(log) => {
-                let damage = text::damage(&log.anomalies);
-                notes.extend(damage.map(|damage| format!("{name}: {damage}")));
+                let damage = log.anomalies.diagnostics(Severity::Damage);
+                notes.extend(damage.map(|damage| damage.of_file(&name)));
                 logs.push(log);
             }
             Err(error) => {
@@ -67,28 +67,28 @@ pub(super) fn run(
         .iter()
         .any(|size| size.timing != TimingSource::KernelGpu)
     {
-        notes.push(
+        notes.push(diagnostic!(
+            TimesUncertain,
             "some collectives were timed on the host or by an unknown clock: their times include \
              launches and callbacks"
-                .to_owned(),
-        );
+        ));
     }
     let found = FolderCommunicators {
-        notes,
+        diagnostics: notes,
         excluded,
         report,
     };
-    let told = found.excluded.iter().map(Excluded::note);
-    let told: Vec<String> = found.notes.iter().cloned().chain(told).collect();
+    let told = found.excluded.iter().map(Excluded::diagnostic);
+    let told: Vec<Diagnostic> = found.diagnostics.iter().cloned().chain(told).collect();
     let is_whole = found.excluded.is_empty();
     match form {
         ReportForm::Json => print_json_report(&RunReports { runs: vec![found] })?,
         ReportForm::Csv => {
-            notes::print_of_runs([("", told)].into_iter());
+            notes::print(&told);
             print_text(&sizes_csv(&found.report)?)?;
         }
         ReportForm::Text => {
-            notes::print_of_runs([("", told)].into_iter());
+            notes::print(&told);
             print_report(&report_text(&found.report, rows))?;
         }
     }

@@ -5,6 +5,7 @@ use crate::run_query::RunQuery;
 use anyhow::Result;
 #[cfg(feature = "parquet")]
 use etlink_link::ranks::{JoinProblem, JoinProblemKind};
+use etlink_model::Diagnostic;
 use etlink_run::RunError;
 
 /// Comparison of a run's ranks.
@@ -64,7 +65,7 @@ impl RanksDocument {
     }
 
     /// Returns notes about the files and their content, including excluded ones.
-    pub fn notes(&self) -> Vec<String> {
-        self.0.notes.clone()
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.0.diagnostics.clone()
     }
 }

@@ -10,13 +10,13 @@ use etlink_analysis::hang::{
     hang_report_without,
 };
 use etlink_link::ranks::{ExcludeReason, rank_list};
-use etlink_model::{GlobalRank, Severity};
+use etlink_model::{Diagnostic, GlobalRank, Severity, counted_text, diagnostic};
+use etlink_run::RunError;
 use etlink_run::discover::{FlightFile, FlightFolder};
 use etlink_run::flight::{find_dumps, read_dump};
 use etlink_run::inspector::{find_logs, ignored_note};
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::RunOptions;
-use etlink_run::{RunError, text};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) struct FolderHangs {
     /// Path of the folder.
     run: String,
     /// Notes about the files and their content.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Dumps that could not be read, or belong to another run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
@@ -65,21 +65,22 @@ pub(super) fn run(
     if let Some(first) = all.first_mut() {
         let logs = find_logs(folder)?.logs.len();
         if logs > 0 {
-            first.notes.push(ignored_note(logs, "dumps"));
+            first.diagnostics.push(ignored_note(logs, "dumps"));
         }
     }
     let notes_of = |one: &FolderHangs| {
-        let excluded = one.excluded.iter().map(Excluded::note);
-        one.notes.iter().cloned().chain(excluded).collect()
+        let excluded = one.excluded.iter().map(Excluded::diagnostic);
+        one.diagnostics.iter().cloned().chain(excluded).collect()
     };
     let is_partial = all.iter().any(|one| !one.excluded.is_empty());
     match form {
         ReportForm::Json => print_json_report(&RunReports { runs: all })?,
         ReportForm::Csv => {
             let with_cut = |one: &FolderHangs| {
-                let mut notes: Vec<String> = notes_of(one);
+                let mut notes: Vec<Diagnostic> = notes_of(one);
                 // the table of calls has no line for unknown data
-                notes.extend(one.report.cut.iter().map(|cut| cut.message.clone()));
+                let cut = one.report.cut.iter();
+                notes.extend(cut.map(|cut| diagnostic!(TraceTruncated, "{}", cut.message)));
                 notes
             };
             notes::print_of_runs(all.iter().map(|one| (one.run.as_str(), with_cut(one))));
@@ -103,10 +104,12 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     notes.extend(found.joined_note());
     for file in &found.dumps {
         let Some(rank) = file.rank else {
-            notes.push(format!(
-                "{} is left out: its name has no rank; name it like nccl_trace_rank_0",
+            let unnamed = diagnostic!(
+                DumpNotUsed,
+                "{} is left out: its name has no rank",
                 dump_name(file)
-            ));
+            );
+            notes.push(unnamed.advise("name it like nccl_trace_rank_0"));
             continue;
         };
         let mut asked = options.ranks.iter();
@@ -137,11 +140,13 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
         let whole = read.iter().position(|(_, dump)| !dump.is_cut());
         let (name, used) = read.remove(whole.unwrap_or(0));
         for (other, _) in read {
-            notes.push(format!(
+            notes.push(diagnostic!(
+                DumpNotUsed,
                 "{other} is left out: another dump of rank {rank} is used"
             ));
         }
-        notes.extend(damage_note(&name, &used));
+        let damage = used.dump.anomalies.diagnostics(Severity::Damage);
+        notes.extend(damage.map(|damage| damage.of_file(&name)));
         dumps.push((name, used));
     }
     for (name, stale, apart_ns) in take_stale(&mut dumps) {
@@ -164,17 +169,21 @@ fn read_folder(found: &FlightFolder, options: &RunOptions) -> (Option<FolderHang
     for problem in &report.problems {
         let first = problem.examples.first();
         let first = first.map_or(String::new(), |first| format!(" (first: {first})"));
-        let what = problem.kind.describe();
-        notes.push(format!("{} {what}{first}", problem.count));
+        let what = counted_text(problem.count, problem.kind.describe());
+        notes.push(diagnostic!(JoinProblem, "{what}{first}"));
     }
     let absent = report.absent.iter().copied();
     let absent: Vec<GlobalRank> = absent.filter(|rank| !unusable.contains(rank)).collect();
     if !absent.is_empty() {
-        notes.push(format!("no dump of {}", rank_list("rank", &absent)));
+        notes.push(diagnostic!(
+            RanksAbsent,
+            "no dump of {}",
+            rank_list("rank", &absent)
+        ));
     }
     let hangs = FolderHangs {
         run: found.folder.display().to_string(),
-        notes,
+        diagnostics: notes,
         excluded,
         report,
         calls: flight_calls(&dumps),
@@ -221,11 +230,6 @@ fn read_checked(file: &FlightFile, rank: i64, options: &RunOptions) -> Result<Ra
         rank: GlobalRank(rank),
         dump,
     })
-}
-
-fn damage_note(name: &str, one: &RankDump) -> Option<String> {
-    let damage = text::damage(&one.dump.anomalies)?;
-    Some(format!("{name}: {damage}"))
 }
 
 /// Formats a CSV line per call of each rank.

@@ -23,7 +23,7 @@ use etlink_link::ranks::{
     RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
     rank_list, transfer_totals,
 };
-use etlink_model::{GlobalRank, Setting};
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Setting};
 use etlink_run::RunError;
 use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
@@ -42,7 +42,7 @@ pub(super) struct RanksReport {
     #[serde(skip)]
     name: String,
     /// Notes about the files and their content.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Number of ranks in the run, according to most traces.
     world_size: Option<i64>,
     /// Ranks of the run that have no trace here.
@@ -70,9 +70,6 @@ pub(super) struct RanksReport {
     /// Rate of the links by data sheet, GB/s.
     #[serde(skip)]
     link_gb_per_s: Option<f64>,
-    /// True if ranks recorded different iterations, according to the recording's manifest.
-    #[serde(skip)]
-    are_apart: bool,
     /// Ranks whose device traces are truncated.
     #[serde(skip)]
     cut: Vec<GlobalRank>,
@@ -154,14 +151,14 @@ pub fn run(args: RanksArgs) -> Result<Outcome> {
         ReportForm::Json => print_json_report(&report)?,
         ReportForm::Csv => {
             // CSV has no place for notes
-            show::print_notes(compared);
+            notes::print(&show::named_notes(compared));
             print_text(&match args.table {
                 Some(RanksTable::Bandwidth) => show::bandwidth_csv(compared)?,
                 Some(RanksTable::Collectives) | None => show::skews_csv(compared)?,
             })?;
         }
         ReportForm::Text => {
-            show::print_notes(compared);
+            notes::print(&show::named_notes(compared));
             let tables = compared.iter().map(|one| match args.table {
                 None => show::report_table(one, rows),
                 Some(table) => show::one_table(one, table, rows),
@@ -227,7 +224,8 @@ impl RanksReport {
     /// iterations.
     fn is_unsure(&self) -> bool {
         let mut problems = self.problems.iter();
-        self.are_apart || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
+        DiagnosticCode::IterationsApart.is_in(&self.diagnostics)
+            || problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 }
 
@@ -258,7 +256,7 @@ fn summarize_rank(
     }
     Ok(Some(RankResult {
         label: rank.label().to_owned(),
-        notes: linked.notes(),
+        diagnostics: linked.diagnostics(),
         value: RankDetails {
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
@@ -276,7 +274,7 @@ fn compare_ranks(
     others: &str,
 ) -> RanksReport {
     let run = &runs.runs[results.run];
-    let mut notes = runs.run_notes(&results);
+    let mut notes = runs.run_diagnostics(&results);
     let mut joined = results.join(!runs.options.no_align);
     // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
@@ -300,11 +298,10 @@ fn compare_ranks(
         bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
         pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
         link_gb_per_s,
-        are_apart: run.are_apart,
         cut,
         run: run.folder.display().to_string(),
         name,
-        notes,
+        diagnostics: notes,
         excluded: results.excluded(),
         errors: results.failed.into_iter().map(|(_, error)| error).collect(),
         world_size: results.members.world_size,

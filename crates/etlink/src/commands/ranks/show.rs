@@ -13,7 +13,7 @@ use etlink_link::ranks::{
     ClockDrift, CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
     step_definition, transfer_totals, worst_rank,
 };
-use etlink_model::GlobalRank;
+use etlink_model::{Diagnostic, GlobalRank, counted_text, diagnostic};
 use etlink_run::joined::clock_notes;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -73,17 +73,20 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
 }
 
 /// Returns the notes on a run.
-fn notes_of(one: &RanksReport) -> Vec<String> {
-    let mut all = one.notes.clone();
+fn notes_of(one: &RanksReport) -> Vec<Diagnostic> {
+    let mut all = one.diagnostics.clone();
     for problem in &one.problems {
         let first = problem
             .examples
             .first()
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
-        let (count, what) = (problem.count, problem.kind.describe());
-        let note = format!("{count} {what}{first}");
-        // the note on the joined communications may contain it
-        if !all.iter().any(|other| other.contains(&note)) {
+        let what = counted_text(problem.count, problem.kind.describe());
+        let note = diagnostic!(JoinProblem, "{what}{first}");
+        // the fact on the joined communications may contain it
+        if !all
+            .iter()
+            .any(|other| other.message.contains(&note.message))
+        {
             all.push(note);
         }
     }
@@ -94,16 +97,11 @@ fn notes_of(one: &RanksReport) -> Vec<String> {
 }
 
 /// Returns the notes on all runs.
-pub(super) fn named_notes(compared: &[RanksReport]) -> Vec<String> {
+pub(super) fn named_notes(compared: &[RanksReport]) -> Vec<Diagnostic> {
     let runs = compared
         .iter()
         .map(|one| (one.name.as_str(), notes_of(one)));
     notes::name_runs(runs)
-}
-
-/// Prints the notes on all runs.
-pub(super) fn print_notes(compared: &[RanksReport]) {
-    notes::print_all(&named_notes(compared));
 }
 
 /// Formats the table of communications that could not be compared, with reasons.

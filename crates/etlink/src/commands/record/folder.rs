@@ -19,6 +19,7 @@ use super::lock::{self, Lock};
 use super::task::JobTask;
 use crate::notes;
 use anyhow::{Context, Result, bail};
+use etlink_model::diagnostic;
 use etlink_run::manifest::{MANIFEST, RUNNING, WORK};
 use etlink_run::storage::is_url;
 use etlink_torch::{Manifest, ManifestContents, Process};
@@ -151,10 +152,11 @@ impl Output {
             let list = left_list::manifest(&self.path, &self.work, &launcher, processes)?;
             if let Some(list) = list {
                 self.write_text(&(serde_json::to_string_pretty(&list)? + "\n"))?;
-                notes::print_note(&format!(
+                notes::print([&diagnostic!(
+                    Recording,
                     "wrote {} from the files of an earlier launcher",
                     self.path.join(MANIFEST).display()
-                ));
+                )]);
             }
         }
         Ok(())
@@ -396,10 +398,11 @@ pub fn recover(path: &Path) -> Result<()> {
     let manifest = path.join(MANIFEST);
     if !work.is_dir() {
         return if manifest.is_file() {
-            notes::print_note(&format!(
+            notes::print([&diagnostic!(
+                Recording,
                 "{} exists: nothing to recover",
                 manifest.display()
-            ));
+            )]);
             Ok(())
         } else {
             bail!("{} has no unfinished recording", path.display())
@@ -423,10 +426,11 @@ pub fn recover(path: &Path) -> Result<()> {
     }
     output.put_in_order()?;
     if !manifest.is_file() {
-        notes::print_note(&format!(
+        notes::print([&diagnostic!(
+            Recording,
             "nothing was recorded into {}: the folder has no traces",
             output.path.display()
-        ));
+        )]);
     }
     output.remove_work();
     Ok(())

@@ -23,13 +23,14 @@ use config::{AskedQuestion, ReplayConfig};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, NodeIdx, Severity, TimeNs, counted_text};
+use etlink_model::{AnomalyKind, Diagnostic, NodeIdx, TimeNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
 };
 use etlink_run::job::PerfettoCounts;
 use etlink_run::output::Target;
+use etlink_run::run::report_diagnostics;
 use etlink_run::{Progress, RankContent, Run, WrittenRank, perfetto};
 use rules::{refuse_unused, unused_rules};
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub(super) struct Replayed {
     /// Names of the traces or the file.
     input: String,
     /// Notes printed before the results.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// True if each thread and stream runs one op at a time.
     resources: bool,
     /// Results over all ranks of a run; `None` for a single trace.
@@ -226,7 +227,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let config = config.resolve_names(&graph, trace, &input)?;
             let (config, answer_notes) = config.ask_trace(trace, &graph, &input)?;
             refuse_unused(&[unused_rules(&config, &graph, trace)], &input)?;
-            let mut notes = trace_notes(&trace.report);
+            let mut notes = report_diagnostics(&trace.report);
             notes.extend(answer_notes);
             let rank = RankSteps {
                 rank: None,
@@ -278,20 +279,6 @@ fn dropped_waits(report: &LinkReport) -> u64 {
     dropped.map_or(0, |(_, anomaly)| anomaly.count)
 }
 
-/// Returns the linker's notes, then all damage.
-fn trace_notes(report: &LinkReport) -> Vec<String> {
-    let damage = report
-        .anomalies
-        .iter()
-        .filter(|(kind, _)| kind.severity() == Severity::Damage);
-    report
-        .notes
-        .iter()
-        .cloned()
-        .chain(damage.map(|(kind, anomaly)| counted_text(anomaly.count, kind.describe())))
-        .collect()
-}
-
 /// Reads a graph or links traces. Also returns the name of the source.
 fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent)> {
     let content = match run.only_rank()?.load()? {
@@ -340,7 +327,7 @@ impl Runs {
 fn replay_graph(
     config: &ReplayConfig,
     input: String,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     graph: &ReplayGraph,
     (labels, of_steps): (&dyn LabelSource, &RunOfSteps<'_>),
 ) -> (Replayed, Runs) {
@@ -377,7 +364,7 @@ fn replay_graph(
     let (steps, step) = of_steps.replayed(&runs);
     let replayed = Replayed {
         input,
-        notes,
+        diagnostics,
         resources: settings.resources,
         figures: Some(figures),
         trust: Some(trust),

@@ -6,7 +6,7 @@ use etlink_analysis::findings::{
     GraphAnswer, QuestionError, RankAnswer, WhatIfQuestion, answer_for_graph, straggler_edits,
 };
 use etlink_link::LinkedTrace;
-use etlink_model::{Failure, NodeIdx, Setting};
+use etlink_model::{Diagnostic, Failure, NodeIdx, Setting, diagnostic};
 use etlink_replay::{LabelSource, ReplayGraph};
 
 /// Answers from a rank's trace, per question; empty for a question about several ranks.
@@ -32,7 +32,7 @@ impl ReplayConfig {
         trace: &LinkedTrace,
         graph: &ReplayGraph,
         input: &str,
-    ) -> Result<(ReplayConfig, Vec<String>)> {
+    ) -> Result<(ReplayConfig, Vec<Diagnostic>)> {
         let mut notes = vec![];
         for question in self.questions.clone() {
             let answer = question.rank_answer(trace);
@@ -49,7 +49,7 @@ impl ReplayConfig {
         question: &WhatIfQuestion,
         graph: &ReplayGraph,
         answer: GraphAnswer,
-    ) -> Vec<String> {
+    ) -> Vec<Diagnostic> {
         self.settings.edits.extend(&answer.edits);
         self.asked.push(AskedQuestion {
             question: question.to_string(),
@@ -60,7 +60,7 @@ impl ReplayConfig {
         let doubt = question.doubt(graph, &answer.edits).map(str::to_owned);
         let notes = answer.notes.into_iter().chain(doubt);
         notes
-            .map(|note| format!("{} {question}: {note}", Setting::WhatIf))
+            .map(|note| diagnostic!(WhatIfCaveat, "{} {question}: {note}", Setting::WhatIf))
             .collect()
     }
 
@@ -85,7 +85,7 @@ impl ReplayConfig {
         labels: &dyn LabelSource,
         ranks: &[(NodeIdx, RankAnswers)],
         input: &str,
-    ) -> Result<(ReplayConfig, Vec<String>)> {
+    ) -> Result<(ReplayConfig, Vec<Diagnostic>)> {
         let mut notes = vec![];
         for (at, question) in self.questions.clone().iter().enumerate() {
             if let WhatIfQuestion::Straggler(rank) = question {
@@ -116,7 +116,8 @@ impl ReplayConfig {
                 Some(why) if failed.len() == ranks.len() || question.is_about_sizes() => {
                     return Err(no_answer(input, question, why));
                 }
-                Some(why) => notes.push(format!(
+                Some(why) => notes.push(diagnostic!(
+                    WhatIfCaveat,
                     "{} {question}: {} of {} ranks are unchanged: {why}",
                     Setting::WhatIf,
                     failed.len(),

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::RecordingOverhead;
 use etlink_link::ranks::RankClock;
-use etlink_model::{DurationNs, NodeIdx, RankIdx, UnixNs};
+use etlink_model::{Diagnostic, DurationNs, NodeIdx, RankIdx, UnixNs, diagnostic};
 use etlink_replay::{
     CollectiveNodes, CrossStepFigures, GraphEdits, JoinOutcome, JoinedCollectives, JoinedGraph,
     LabelSource, RankFigures, RankLabels, RankNames, ReplayGraph, ReplayRun, StepBounds,
@@ -108,7 +108,7 @@ fn replay_read(
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
         }
-        let mut notes = runs.run_notes(&results);
+        let mut notes = runs.run_diagnostics(&results);
         notes.extend(idle);
         let name = runs.run_title(results.run);
         if has_no_ranks(&results) {
@@ -128,7 +128,7 @@ fn replay_read(
 pub(super) struct RunTogether {
     pub(super) joined: JoinedGraph,
     /// Notes about the files.
-    pub(super) notes: Vec<String>,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Traces that could not be read, or do not belong to this run.
     pub(super) excluded: Vec<Excluded>,
     names: Vec<RankNames>,
@@ -154,13 +154,13 @@ impl RunTogether {
             );
         };
         leave_out_cut(&mut results, align, |rank| rank.is_cut);
-        let mut notes = runs.run_notes(&results);
+        let mut notes = runs.run_diagnostics(&results);
         notes.extend(idle);
         let excluded = results.excluded();
         let mut together = RunTogether::join(kept_ranks(results.members.ranks), align)?;
-        notes.append(&mut together.notes);
+        notes.append(&mut together.diagnostics);
         Ok(RunTogether {
-            notes,
+            diagnostics: notes,
             excluded,
             ..together
         })
@@ -176,7 +176,7 @@ impl RunTogether {
         let nodes = etlink_replay::collective_nodes(&join.summaries, &join.matches);
         Ok(RunTogether {
             joined: etlink_replay::join_graphs(&columns.ranks, &nodes.collectives)?,
-            notes: join.match_notes(),
+            diagnostics: join.match_notes(),
             excluded: vec![],
             names,
             collectives: nodes.collectives,
@@ -203,9 +203,11 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
     let mut said = vec![];
     for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         // an error may refer to these notes
-        said.extend(runs.run_notes(&results));
+        said.extend(runs.run_diagnostics(&results));
         let excluded = results.members.excluded.into_iter();
-        let run_reasons = excluded.map(|excluded| excluded.message).chain(idle);
+        let run_reasons = excluded
+            .map(|excluded| excluded.message)
+            .chain(idle.into_iter().map(|idle| idle.to_string()));
         let name = runs.run_title(results.run);
         reasons.extend(run_reasons.map(|why| anyhow!("{name}: no rank could be read: {why}")));
         errors.extend(results.failed.into_iter().map(|(_, error)| error));
@@ -222,13 +224,13 @@ fn nothing_to_replay(runs: &RunSet, read: read::ReadRuns) -> anyhow::Error {
 fn run_without_ranks(
     config: &ReplayConfig,
     name: String,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     results: RunResults<ReplayRank>,
 ) -> Replayed {
     let excluded = results.excluded();
     Replayed {
         input: name,
-        notes,
+        diagnostics,
         resources: config.settings.resources,
         together: Some(AllRanks {
             world_size: results.members.world_size,
@@ -246,7 +248,7 @@ fn run_without_ranks(
 fn replay_run(
     config: &ReplayConfig,
     name: String,
-    mut notes: Vec<String>,
+    mut diagnostics: Vec<Diagnostic>,
     results: RunResults<ReplayRank>,
 ) -> Result<(Replayed, UnusedRules)> {
     let excluded = results.excluded();
@@ -291,13 +293,15 @@ fn replay_run(
         ranks: &names,
         collectives: &joints,
     };
-    notes.extend(join.match_notes());
+    diagnostics.extend(join.match_notes());
     if !is_written {
-        notes.extend(join.clock_notes());
+        diagnostics.extend(join.clock_notes());
     }
     if !measured && !joints.is_empty() {
-        notes
-            .push("no start times: a collective takes its node's duration on each rank".to_owned());
+        diagnostics.push(diagnostic!(
+            TimesUncertain,
+            "no start times: a collective takes its node's duration on each rank"
+        ));
     }
     let config = config.resolve_names(&together.graph, &labels, &name)?;
     let first_nodes = (0..answers.len()).filter_map(|rank| together.first_node(RankIdx::new(rank)));
@@ -312,12 +316,12 @@ fn replay_run(
         of_ranks.for_each(|(all, doubt)| all.extend_shifted(doubt, *first));
     }
     let config = &config;
-    notes.extend(unanswered);
+    diagnostics.extend(unanswered);
     let unused = unused_rules(config, &together.graph, &labels);
-    notes.extend(
+    diagnostics.extend(
         unused
             .iter()
-            .map(|(option, message)| format!("{option}: {message}")),
+            .map(|(option, message)| diagnostic!(WhatIfCaveat, "{option}: {message}")),
     );
     let mut of_steps = RunOfSteps {
         ranks: vec![],
@@ -331,7 +335,7 @@ fn replay_run(
         });
     }
     let labelled: (&dyn LabelSource, _) = (&labels, &of_steps);
-    let (mut replayed, runs) = replay_graph(config, name, notes, &together.graph, labelled);
+    let (mut replayed, runs) = replay_graph(config, name, diagnostics, &together.graph, labelled);
     let overheads = overheads.iter().flatten();
     replayed.figures = replayed.figures.map(|of| of.name_recorded(overheads));
     let ranks = together.by_rank(runs.unchanged());
@@ -340,10 +344,14 @@ fn replay_run(
     }
     let collectives = count_collectives(&together, &ranks, joined);
     if is_deadlocked {
-        replayed.notes.push(format!(
+        let deadlock = diagnostic!(
+            Deadlock,
             "the ranks deadlock: their graphs wait for each other forever. Collectives and messages \
-            replayed as measured: {left_out}. `etlink check` names the nodes"
-        ));
+            replayed as measured: {left_out}"
+        );
+        replayed
+            .diagnostics
+            .push(deadlock.advise("`etlink check` names the nodes"));
     }
     replayed.together = Some(AllRanks {
         world_size,

@@ -10,7 +10,7 @@ use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason, StepRange, TrustFigures,
+    StartExplanation, StartReason, StepRange,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ pub(super) fn print_notes(runs: &[Replayed]) {
     let is_named = runs.len() > 1;
     notes::print_of_runs(runs.iter().map(|run| {
         let name = if is_named { &run.input[..] } else { "" };
-        (name, run.notes.clone())
+        (name, run.diagnostics.clone())
     }));
 }
 
@@ -48,7 +48,7 @@ pub fn replay_text(replayed: &Replayed) -> String {
         add_step(replayed, mean, &mut rows);
     }
     if let Some(changes) = &replayed.what_if {
-        add_what_if(changes, replayed.trust.as_ref(), &mut rows);
+        add_what_if(changes, replayed, &mut rows);
     }
     if let Some(written) = &replayed.written {
         rows.add(
@@ -323,19 +323,32 @@ fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
         .as_ref()
         .and_then(|what_if| what_if.range.step);
     if let Some(range) = range.filter(|range| range.least_ns < range.most_ns) {
-        rows.add("", "", step_range_text(&range, mean.unchanged_ns));
+        let text = step_range_text(&range, mean.unchanged_ns, is_corrected(replayed));
+        rows.add("", "", text);
     }
+}
+
+/// Returns true if the times are an estimate without the overhead of recording, whose error can exceed
+/// the change: then even the sign of the true change is unknown.
+fn is_corrected(replayed: &Replayed) -> bool {
+    let figures = replayed.figures.as_ref();
+    figures.is_some_and(|figures| figures.corrected_ns.is_some())
 }
 
 /// Describes the range of a step with the changes. The range of the relative change is wider if the
 /// step without them is not known either.
-fn step_range_text(range: &StepRange, unchanged: DurationNs) -> String {
+fn step_range_text(range: &StepRange, unchanged: DurationNs, is_corrected: bool) -> String {
     let [least, most] =
         [range.least_change, range.most_change].map(|change| format!("{:+.1} %", 100.0 * change));
     let relative = |ns: DurationNs| ns.0 as f64 / unchanged.0.max(1) as f64 - 1.0;
     let is_known = (relative(range.least_ns) - range.least_change).abs() < 0.01
         && (relative(range.most_ns) - range.most_change).abs() < 0.01;
-    let change = if is_known {
+    let change = if is_corrected {
+        format!(
+            "the overhead of recording is uncertain with and without the change, which leaves a \
+             change of {least} to {most}"
+        )
+    } else if is_known {
         format!("a change of {least} to {most}")
     } else {
         format!(
@@ -450,8 +463,8 @@ fn add_ranks(all: &AllRanks, rows: &mut FactRows) {
             duration_text(spent.transfer_ns)
         );
         let text = format!(
-            "{} nodes{error}{steps}; {spent}{}",
-            own.nodes,
+            "{}{error}{steps}; {spent}{}",
+            count(own.nodes, "node"),
             uncertainty.unwrap_or_default()
         );
         rows.add(
@@ -534,7 +547,7 @@ fn basis_text(basis: PredictionBasis) -> &'static str {
     }
 }
 
-fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut FactRows) {
+fn add_what_if(changes: &WhatIfReport, replayed: &Replayed, rows: &mut FactRows) {
     let without = changes
         .drop_edges
         .iter()
@@ -560,12 +573,13 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     let range_text = if least == most {
         "a prediction; uncertain waits do not change it".to_owned()
     } else {
-        let durations = if is_predicted {
-            "predicted durations and "
-        } else {
-            ""
+        let reasons = match (is_corrected(replayed), is_predicted) {
+            (false, false) => "uncertain waits",
+            (false, true) => "predicted durations and uncertain waits",
+            (true, false) => "the overhead of recording and uncertain waits",
+            (true, true) => "the overhead of recording, predicted durations and uncertain waits",
         };
-        format!("a prediction; from {least} to {most}, depending on {durations}uncertain waits")
+        format!("a prediction; from {least} to {most}, depending on {reasons}")
     };
     // The range of a predicted step is the one to go by: it has the overhead of recording, too.
     let is_said = range.step.is_some_and(|step| step.least_ns < step.most_ns);
@@ -574,19 +588,19 @@ fn add_what_if(changes: &WhatIfReport, trust: Option<&TrustFigures>, rows: &mut 
     }
     if range.possible_waits > 0 && least != most {
         let text = format!(
-            "unknown: whether {} waits without delay are for work of other streams; record with \
-             enable_cuda_sync_events to see that",
-            range.possible_waits
+            "unknown: the streams that {} without delay may be for; record with \
+             enable_cuda_sync_events to see them",
+            count(range.possible_waits, "wait")
         );
         rows.add("", "", text);
     }
     rows.add("", "", path_trust_text(&range.trust));
-    if let Some(trust) = trust
+    if let Some(trust) = &replayed.trust
         && trust.unexplained_calls_ns.0 as f64 > LEAST_UNEXPLAINED * changes.unchanged_ns as f64
     {
         let text = format!(
-            "unknown: what {} calls wait for ({} in total); they keep their measured duration",
-            trust.unexplained_calls,
+            "unknown: the work behind {} ({} in total), measured durations are kept",
+            count(trust.unexplained_calls, "waiting call"),
             duration_text(trust.unexplained_calls_ns)
         );
         rows.add("", "", text);
@@ -624,7 +638,7 @@ fn critical_path(path: &PathReport) -> String {
         .collect();
     // without --resources nothing waits for a busy place, and the words would be confusing
     let busy = if path.busy > 0 {
-        format!("; {} waits for a busy thread or stream", path.busy)
+        format!("; {} for a busy thread or stream", count(path.busy, "wait"))
     } else {
         String::new()
     };

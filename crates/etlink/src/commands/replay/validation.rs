@@ -1,7 +1,6 @@
 //! `etlink replay --validate A B`: compares a prediction with the outcome.
 
 use super::ranks::RunTogether;
-use super::trace_notes;
 use crate::args::ReplayArgs;
 use crate::commands::print_text;
 use crate::envelope::{JsonReport, json_text};
@@ -9,10 +8,12 @@ use crate::table::{FactRows, fold_lines, percent, signed_time, time};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::convert::{self, NodeNames};
+use etlink_model::Diagnostic;
 use etlink_replay::{
     RankNames, ReplayGraph, Validation, ValidationVerdict, graph_from_trace, validate,
 };
 use etlink_run::membership::Excluded;
+use etlink_run::run::report_diagnostics;
 use etlink_run::{RankContent, Run, RunOptions, RunSource};
 use serde::Serialize;
 use std::path::Path;
@@ -24,7 +25,7 @@ pub(crate) struct Validated {
     before: String,
     after: String,
     /// Notes about the traces of both runs.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Traces excluded from either run.
     excluded: Vec<Excluded>,
     #[serde(flatten)]
@@ -36,7 +37,7 @@ impl JsonReport for Validated {
 }
 
 /// A validated prediction, notes about both runs, and traces excluded from either.
-type Predicted = (Validation, [Vec<String>; 2], Vec<Excluded>);
+type Predicted = (Validation, [Vec<Diagnostic>; 2], Vec<Excluded>);
 
 pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) -> Result<Outcome> {
     let options = RunOptions {
@@ -61,14 +62,14 @@ pub(super) fn validate_traces(args: &ReplayArgs, before: &Path, after: &Path) ->
     let validated = Validated {
         before: before.display().to_string(),
         after: after.display().to_string(),
-        notes: notes::name_sides(notes),
+        diagnostics: notes::name_sides(notes),
         excluded,
         validation,
     };
     if args.print.json {
         print_text(&json_text(&validated)?)?;
     } else {
-        notes::print_all(&validated.notes);
+        notes::print(&validated.diagnostics);
         print_text(&fold_lines(&validation_text(&validated)))?;
     }
     let is_confirmed = validated.validation.verdict == ValidationVerdict::Confirmed;
@@ -87,7 +88,7 @@ fn validate_folders(sources: [RunSource; 2], options: &RunOptions) -> Result<Pre
         (&after.joined.graph, &after.labels()),
     );
     let sides = [before, after];
-    let notes = sides.each_ref().map(|run| run.notes.clone());
+    let notes = sides.each_ref().map(|run| run.diagnostics.clone());
     let excluded = sides.into_iter().flat_map(|run| run.excluded);
     Ok((validation, notes, excluded.collect()))
 }
@@ -101,7 +102,10 @@ fn validate_files([before, after]: [&Path; 2], options: &RunOptions) -> Result<P
 }
 
 /// Reads the graph of a file with the names of its nodes, and notes.
-fn read_graph(path: &Path, options: &RunOptions) -> Result<(ReplayGraph, RankNames, Vec<String>)> {
+fn read_graph(
+    path: &Path,
+    options: &RunOptions,
+) -> Result<(ReplayGraph, RankNames, Vec<Diagnostic>)> {
     let name = path.display().to_string();
     let run = Run::open(RunSource::from_path(path), options.clone())?;
     match run.only_rank()?.load()?.refuse_damage(options)? {
@@ -109,7 +113,7 @@ fn read_graph(path: &Path, options: &RunOptions) -> Result<(ReplayGraph, RankNam
             notes::print_details(&name, &linked.details());
             let graph = graph_from_trace(&linked.trace).context(name)?;
             let names = RankNames::from_labels(&linked.trace, graph.len());
-            Ok((graph, names, trace_notes(&linked.report.report)))
+            Ok((graph, names, report_diagnostics(&linked.report.report)))
         }
         RankContent::Written(written) => {
             let (graph, notes) = convert::replay_graph(&written.graph).context(name)?;

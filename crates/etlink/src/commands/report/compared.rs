@@ -30,12 +30,12 @@ pub(super) fn compare_with(
     };
     let (first, second) = (read(before)?, read(&args.path)?);
     // notes on the later run are printed with its page
-    notes::print_all(&notes::name_sides([first.notes.clone(), vec![]]));
+    notes::print(&notes::name_sides([first.diagnostics.clone(), vec![]]));
     let diff = run_diff::diff_tables(&first, &second);
     let mut sentences = run_diff::diff_sentences(&diff);
     sentences.push(run_diff::sums_sentence(&diff));
     sentences.extend(run_diff::outside_sentences(&diff));
-    sentences.extend(run_diff::step_notes(&diff));
+    sentences.extend(run_diff::step_notes(&diff).iter().map(ToString::to_string));
     let [trees_before, trees_after]: [Vec<&CallTree>; 2] = [&first, &second].map(|run| {
         let tables = run.tables.iter();
         tables.filter_map(|table| table.tree.as_ref()).collect()

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analysis::{KernelRules, leave_out_start_skew};
 use etlink_chakra::convert::{is_idle_rank, summarize_rank};
-use etlink_model::GlobalRank;
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, diagnostic};
 use etlink_report::page::{
     PackedTimeline, RANGES, RankStats, ReportRank, RunTimeline, TIMELINE_BYTES, TIMELINES,
 };
@@ -29,7 +29,7 @@ struct ReportedRank {
     #[borsh(skip)]
     index: usize,
     /// Data that the rank's file lacks, if it is a written graph.
-    missing: Option<String>,
+    missing: Option<Diagnostic>,
     /// Possible gains of the rank.
     found: Option<FoundRank>,
 }
@@ -77,19 +77,19 @@ fn content_of_ranks(
 ) -> Result<Content> {
     let progress = config.options.progress.clone();
     let runs = run.set();
-    let mut notes: Vec<String> = vec![];
+    let mut notes: Vec<Diagnostic> = vec![];
     for (index, result) in results.iter().enumerate() {
         match result {
             // with selected ranks, the user needs no notes on the others
             None if runs.options.ranks.is_some() => {}
-            None => notes.push(format!(
-                "rank {}: its file is a placeholder without work",
-                runs.entry(index).label()
-            )),
+            None => {
+                let idle = diagnostic!(RankIdle, "its file is a placeholder without work");
+                notes.push(runs.entry(index).files().subject_of(idle));
+            }
             Some(Ok(rank)) => {
                 // all written graphs of a run lack the same data: print it once
                 let missing = rank.value.missing.iter();
-                let new: Vec<String> = missing
+                let new: Vec<Diagnostic> = missing
                     .filter(|note| !notes.contains(note))
                     .cloned()
                     .collect();
@@ -104,7 +104,7 @@ fn content_of_ranks(
     let mut all_excluded = vec![];
     let mut errors = vec![];
     for mut results in runs.collect_runs(results, false)? {
-        notes.extend(runs.run_notes(&results));
+        notes.extend(runs.run_diagnostics(&results));
         let joined_run = results.join(true);
         let taken = results.members.ranks.iter_mut();
         let taken = taken.filter(|rank| rank.summary.is_some());
@@ -136,7 +136,8 @@ fn content_of_ranks(
         return Err(RunError::no_trace_taken(errors).into());
     }
     let joined = joined.context("a set has a run")?;
-    let is_unsure = joined.matches.has_unrecorded() || run.files().are_apart;
+    let is_unsure = joined.matches.has_unrecorded()
+        || DiagnosticCode::IterationsApart.is_in(&run.files().diagnostics);
     let is_refused = runs.options.strict && is_unsure;
     let met = (joined.summaries.len() > 1)
         .then(|| RankStats::new(&joined.summaries, &joined.matches, joined.clocks.clone()));
@@ -161,11 +162,12 @@ fn content_of_ranks(
         } else {
             ""
         };
-        notes.push(format!(
-            "timelines with threads and streams: ranks {}{why}; --timelines selects \
-            others",
+        let limited = diagnostic!(
+            TimelinesLimited,
+            "timelines with threads and streams: ranks {}{why}",
             labels.join(", ")
-        ));
+        );
+        notes.push(limited.advise("--timelines selects others"));
     }
     progress.phase("drawing");
     // all ranks show the same steps: a rank that lacks one is drawn by time
@@ -232,7 +234,7 @@ fn content_of_ranks(
         drawn: shown.len(),
         step: name,
         steps,
-        notes,
+        diagnostics: notes,
         findings,
         excluded: all_excluded,
         is_refused,
@@ -274,7 +276,7 @@ fn read_rank(
     Ok(Some(RankResult {
         label: entry.label().to_owned(),
         summary,
-        notes: ran.damage_note().into_iter().collect(),
+        diagnostics: ran.damage(),
         value: ReportedRank {
             index: 0,
             missing: ran.leaves_out(),

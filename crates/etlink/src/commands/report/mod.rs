@@ -22,7 +22,7 @@ use anyhow::{Result, bail};
 use bytesize::ByteSize;
 use etlink_analysis::findings::RunFindings;
 use etlink_analysis::{KernelRules, run_totals};
-use etlink_model::{GlobalRank, KeepEvents};
+use etlink_model::{Diagnostic, GlobalRank, KeepEvents};
 use etlink_report::page::{
     self, ComparedRuns, FindingLink, PackedTimeline, RANGES, RankStats, ReportPage, ReportRank,
     SimulatedPart, TIMELINE_BYTES,
@@ -58,7 +58,7 @@ pub(super) struct WrittenPage {
     /// Largest possible gains of the run, which the page lists first.
     findings: Vec<String>,
     /// Notes, including those on traces that are not in the page.
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Traces that are not in the page.
     excluded: Vec<Excluded>,
 }
@@ -78,7 +78,7 @@ struct Content {
     step: Option<String>,
     /// Number of drawn steps of these ranks.
     steps: usize,
-    notes: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
     /// Largest possible gains of the run.
     findings: Vec<FindingLink>,
     /// Traces that are not in the page.
@@ -232,7 +232,7 @@ impl Content {
             timelines: &self.timelines,
             compared,
             simulated,
-            notes: &self.notes,
+            diagnostics: &self.diagnostics,
             findings: &self.findings,
         })?;
         Ok(page)
@@ -261,16 +261,16 @@ fn print_result(
             .sum(),
         compared,
         findings: findings.map(|finding| finding.title).collect(),
-        notes: content.notes,
+        diagnostics: content.diagnostics,
         excluded: content.excluded,
     };
     if target.is_stdout() {
         // standard output is reserved for the page
-        notes::print_all(&written.notes);
+        notes::print(&written.diagnostics);
     } else if json {
         print_text(&json_text(&written)?)?;
     } else {
-        notes::print_all(&written.notes);
+        notes::print(&written.diagnostics);
         let (step, without) = written
             .step
             .map_or((String::new(), ", without steps"), |step| {
@@ -313,7 +313,7 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
     let steps = DrawnSteps::choose_step(config.step.as_deref(), &[&rank])?;
     let room = (RANGES, TIMELINE_BYTES);
     let timelines = ran.draw_steps(&rank, &steps, steps.count(), room, rules, |_| None)?;
-    let notes = ran.leaves_out().into_iter().chain(ran.damage_note());
+    let notes = ran.leaves_out().into_iter().chain(ran.damage());
     Ok(Content {
         title: config.title,
         met: None,
@@ -321,7 +321,7 @@ fn file_content(config: ReportConfig, rules: &KernelRules) -> Result<Content> {
         step: steps.name(),
         steps: timelines.len(),
         timelines,
-        notes: notes.collect(),
+        diagnostics: notes.collect(),
         findings: match ran.found_rank(&rank.analysis, rules) {
             Some(found) => finding_links(&found.alone(), Some(&rank.label)),
             None => vec![],

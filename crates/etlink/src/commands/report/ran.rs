@@ -3,13 +3,12 @@
 use super::file_name;
 use super::steps::DrawnSteps;
 use crate::run_findings::FoundRank;
-use crate::table;
 use anyhow::{Context, Result, bail};
 use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
-use etlink_model::Failure;
+use etlink_model::{Diagnostic, Failure, Severity, diagnostic};
 use etlink_replay::{
     LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
 };
@@ -46,7 +45,7 @@ pub(super) enum RanSource {
         /// Device rows of the graph and ops of a tree, if any.
         trace: Option<Box<LinkedTrace>>,
         /// Reason why the recording in the graph is unusable; `None` if it is usable.
-        note: Option<String>,
+        note: Option<Diagnostic>,
     },
 }
 
@@ -64,7 +63,7 @@ impl Ran {
     }
 
     fn from_written(written: WrittenRank) -> Result<Ran> {
-        let note = written.note();
+        let note = written.without_recording();
         let WrittenRank {
             name,
             path,
@@ -122,16 +121,23 @@ impl Ran {
         }
     }
 
-    /// Describes the damage of the traces, or of the written graph, in a line.
-    pub(super) fn damage_note(&self) -> Option<String> {
+    /// Returns the damage of the traces, or of the written graph.
+    pub(super) fn damage(&self) -> Vec<Diagnostic> {
         match &self.of {
-            RanSource::Traces(trace) => table::damage(&trace.report.anomalies),
-            RanSource::Written { file, note, .. } => file.damage().or_else(|| note.clone()),
+            RanSource::Traces(trace) => {
+                let damage = trace.report.anomalies.diagnostics(Severity::Damage);
+                damage.collect()
+            }
+            RanSource::Written { file, note, .. } => {
+                let damage = file.damage();
+                let damage = damage.map(|damage| diagnostic!(GraphRepaired, "{damage}"));
+                damage.or_else(|| note.clone()).into_iter().collect()
+            }
         }
     }
 
     /// Describes the data that a written graph lacks.
-    pub(super) fn leaves_out(&self) -> Option<String> {
+    pub(super) fn leaves_out(&self) -> Option<Diagnostic> {
         let RanSource::Written { file, trace, .. } = &self.of else {
             return None;
         };
@@ -159,7 +165,8 @@ impl Ran {
         } else {
             "; some nodes have no start times: the timeline shows a replay of the graph"
         };
-        Some(format!(
+        Some(diagnostic!(
+            GraphLacks,
             "{kind}; not reported: {nothing_of}{devices}{times}"
         ))
     }

@@ -56,7 +56,7 @@ fn sentences(result: &SimulationResult) -> Vec<String> {
     for stuck in &result.report.stuck {
         sentences.push(format!("Rank {} did not finish.", stuck.rank));
     }
-    sentences.extend(result.notes.iter().cloned());
+    sentences.extend(result.diagnostics.iter().map(ToString::to_string));
     sentences
 }
 

@@ -5,6 +5,7 @@ use crate::args::ReportArgs;
 use anyhow::Result;
 use etlink_analysis::RankAnalysis;
 use etlink_formats::memory_snapshot::device_memories;
+use etlink_model::diagnostic;
 use etlink_report::page::{RankTrees, ReportRank, snapshot_chart};
 use etlink_run::{Progress, read_memory_snapshot};
 
@@ -30,7 +31,7 @@ pub(super) fn snapshot_content(args: &ReportArgs, progress: &Progress) -> Result
     };
     let mut notes = vec![];
     if snapshot.is_cut {
-        notes.push("the snapshot is truncated".to_owned());
+        notes.push(diagnostic!(TraceTruncated, "the snapshot is truncated"));
     }
     Ok(Content {
         title,
@@ -40,7 +41,7 @@ pub(super) fn snapshot_content(args: &ReportArgs, progress: &Progress) -> Result
         drawn: 0,
         step: None,
         steps: 0,
-        notes,
+        diagnostics: notes,
         findings: vec![],
         excluded: vec![],
         is_refused: false,

@@ -3,6 +3,7 @@
 use crate::op_tables::{OpTableConfig, RunTables, read_tables};
 use crate::run_query::RunQuery;
 use anyhow::Result;
+use etlink_model::Diagnostic;
 
 /// The profiler's tables of a run's ranks, with a row per name.
 pub struct TopDocument(RunTables);
@@ -32,7 +33,7 @@ impl TopDocument {
     }
 
     /// Returns notes about the folders, and the reasons why traces are left out.
-    pub fn notes(&self) -> Vec<String> {
-        self.0.notes.clone()
+    pub fn diagnostics(&self) -> Vec<Diagnostic> {
+        self.0.diagnostics.clone()
     }
 }

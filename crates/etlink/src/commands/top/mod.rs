@@ -8,9 +8,10 @@ pub use document::TopDocument;
 
 use super::{print_report, print_text};
 use crate::envelope::{JsonReport, print_json_report};
-use crate::op_tables::{self, OpTable, RunTables};
-use crate::{Outcome, args, notes, table};
+use crate::op_tables::{self, RunTables};
+use crate::{Outcome, args, notes};
 use anyhow::Result;
+use etlink_model::Severity;
 
 impl JsonReport for RunTables {
     const SCHEMA: &'static str = "etlink.top";
@@ -20,9 +21,14 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
     let tables = &args.tables;
     let made = op_tables::read_tables(&args.op_table_config()?)?;
     if !tables.print.json {
-        notes::print_all(&made.notes);
-        for one in &made.tables {
-            print_notes(one);
+        notes::print(&made.diagnostics);
+        notes::print(made.tables.iter().flat_map(|table| &table.diagnostics));
+        if notes::is_verbose() {
+            for table in &made.tables {
+                let infos = table.anomalies.diagnostics(Severity::Info);
+                let infos: Vec<_> = infos.map(|info| info.of_file(&table.file)).collect();
+                notes::print(&infos);
+            }
         }
     }
     if tables.print.json {
@@ -52,16 +58,4 @@ pub fn run(args: args::TopArgs) -> Result<Outcome> {
         }
     }
     Ok(Outcome::done_if(made.excluded.is_empty()))
-}
-
-/// Prints notes on the table of a trace.
-fn print_notes(table: &OpTable) {
-    for note in &table.notes {
-        notes::print_note(&format!("{}: {note}", table.file));
-    }
-    if notes::is_verbose() {
-        for note in table::infos(&table.anomalies) {
-            notes::print_note(&format!("{}: {note}", table.file));
-        }
-    }
 }

@@ -6,6 +6,7 @@ use super::withdraw::{Withdrawal, withdraw};
 use super::{TriggeredRank, TriggeredRecording, open_job};
 use crate::notes;
 use anyhow::Result;
+use etlink_model::diagnostic;
 use etlink_run::manifest::MANIFEST;
 use etlink_torch::{AskedRecording, ManifestContents};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +54,10 @@ pub fn for_job(name: &str, patience: &Patience) -> Result<ArmedJob> {
             return opened;
         }
         if !is_awaited {
-            notes::print_note(&format!("{name} does not exist yet; waiting for the job"));
+            notes::print([&diagnostic!(
+                Waiting,
+                "{name} does not exist yet; waiting for the job"
+            )]);
             is_awaited = true;
         }
         std::thread::sleep(PAUSE);
@@ -71,9 +75,10 @@ pub fn first_steps(job: &ArmedJob, patience: &Patience) -> Result<Vec<ArmedPeer>
             return Ok(peers);
         }
         if !is_told {
-            notes::print_note(
-                "no process of the job has made a step yet; waiting for the first step",
-            );
+            notes::print([&diagnostic!(
+                Waiting,
+                "no process of the job has made a step yet; waiting for the first step"
+            )]);
             is_told = true;
         }
         std::thread::sleep(PAUSE);
@@ -141,7 +146,7 @@ impl Waiting<'_> {
         }
         let planned = self.job.planned(self.request);
         if let (None, Some(first)) = (self.planned, planned) {
-            notes::print_note(&format!("recording starts at step {first}"));
+            notes::print([&diagnostic!(Waiting, "recording starts at step {first}")]);
             self.planned = planned;
         }
         if planned.is_some() || self.is_over || self.job.is_asked(self.request) {

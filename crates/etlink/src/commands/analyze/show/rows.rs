@@ -89,8 +89,7 @@ fn op_text(kernel: &KernelTotals) -> String {
     match (kernel.op(), kernel.other_ops()) {
         (None, _) => "-".to_owned(),
         (Some(op), 0) => op.to_owned(),
-        (Some(op), 1) => format!("{op} + 1 other"),
-        (Some(op), others) => format!("{op} + {others} others"),
+        (Some(op), others) => format!("{op} + {}", count(others as u64, "other")),
     }
 }
 

@@ -10,12 +10,13 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_analysis::findings::{QuestionError, RankAnswer, WhatIfQuestion};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::FileKind;
-use etlink_model::{Failure, GlobalRank, UnixNs};
+use etlink_model::{Diagnostic, Failure, GlobalRank, UnixNs, diagnostic};
 use etlink_replay::{RankNames, cross_step_figures};
 use etlink_run::RunError;
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{
     LinkedRank, RankContent, RankEntry, RankResult, RunResults, RunSet, WrittenRank,
+    report_diagnostics,
 };
 
 /// Result of reading a rank.
@@ -33,7 +34,7 @@ enum ReplayOutcome {
 /// The runs as read. `idle_notes` has each run's notes about placeholder files.
 pub(super) struct ReadRuns {
     pub(super) runs: Vec<RunResults<ReplayRank>>,
-    pub(super) idle_notes: Vec<Vec<String>>,
+    pub(super) idle_notes: Vec<Vec<Diagnostic>>,
 }
 
 /// Reads every rank.
@@ -53,7 +54,7 @@ pub(super) fn read_ranks(runs: &RunSet, questions: &[WhatIfQuestion]) -> Result<
 
 /// Sorts the ranks into their runs.
 fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Result<ReadRuns> {
-    let mut idle_notes: Vec<Vec<String>> = vec![vec![]; runs.runs.len()];
+    let mut idle_notes: Vec<Vec<Diagnostic>> = vec![vec![]; runs.runs.len()];
     let mut results = vec![];
     for (index, read) in ranks.into_iter().enumerate() {
         let label = runs.entry(index).label();
@@ -65,9 +66,8 @@ fn sort_ranks(runs: &RunSet, ranks: Vec<Result<ReplayOutcome, RunError>>) -> Res
             }
             Ok(ReplayOutcome::Unwanted) => None,
             Ok(ReplayOutcome::Idle) => {
-                idle_notes[run].push(format!(
-                    "rank {label}: its file is a placeholder without work"
-                ));
+                let idle = diagnostic!(RankIdle, "its file is a placeholder without work");
+                idle_notes[run].push(runs.entry(index).files().subject_of(idle));
                 None
             }
             Err(error) => Some(Err(error)),
@@ -104,7 +104,7 @@ fn from_traces(
     let details = linked.details();
     Ok(ReplayOutcome::Graph(RankResult {
         label: rank.label().to_owned(),
-        notes: super::super::trace_notes(&linked.report.report),
+        diagnostics: report_diagnostics(&linked.report.report),
         summary: linked.summary,
         value: ReplayRank {
             answers: rank_answers(questions, &linked.trace),
@@ -156,7 +156,7 @@ fn from_written(
     let summary = convert::summarize_rank(GlobalRank(number), file, &graph, &rank.groups()?);
     Ok(ReplayOutcome::Graph(RankResult {
         label: rank.label().to_owned(),
-        notes,
+        diagnostics: notes,
         summary: Some(summary),
         value: ReplayRank {
             details: vec![format!("{name}: {} nodes", graph.len())],

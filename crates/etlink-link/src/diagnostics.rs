@@ -1,4 +1,4 @@
-//! Most important notes for the user, one sentence each: known causes come before guesses.
+//! Most important diagnostics of linked traces: known causes come before guesses.
 
 use crate::device::clocks::DeviceClock;
 use crate::graph::kinds::MatchRule;
@@ -6,9 +6,11 @@ use crate::matching::Matching;
 use crate::options::LinkOptions;
 use crate::recorder_advice::without_device_rows;
 use crate::report::LinkReport;
-use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, HostTrace, RfId, TrackLabel};
+use etlink_model::{
+    AnomalyKind, DeviceTrace, Diagnostic, DurationNs, HostTrace, RfId, TrackLabel, diagnostic,
+};
 
-/// Adds notes about two linked traces.
+/// Adds diagnostics about two linked traces.
 pub(crate) fn about_pair(
     host: &HostTrace,
     device: &DeviceTrace,
@@ -16,29 +18,24 @@ pub(crate) fn about_pair(
     options: LinkOptions,
     report: &mut LinkReport,
 ) {
-    report.two_runs = two_runs(host, device, &mut report.notes);
+    report.diagnostics.extend(two_runs(host, device));
     if device.ops.is_empty() {
         return;
     }
     // Damage comes before differences: it explains them, and a second explanation would contradict
     // it.
-    let damaged = damage(host, device, &mut report.notes);
+    let damaged = damage(host, device, &mut report.diagnostics);
     // notes on interleaved traces already state this
     if matching.op_rule.contains(&MatchRule::Order) && !options.is_interleaved {
-        report.notes.extend(why_by_order(host, device, matching));
-    }
-    if report.anomalies.count(AnomalyKind::SequenceDiffers) > 0 {
-        report.notes.push(
-            "sequence numbers of matched ops differ: the two traces are from different iterations \
-             of one program. Times come from the device trace"
-                .into(),
-        );
+        report
+            .diagnostics
+            .extend(why_by_order(host, device, matching));
     }
     if !damaged {
         let by_order = matching.op_rule.contains(&MatchRule::Order);
         let ops = DeviceOps::of(device);
         let difference = difference(report.host_ops, ops, matching.count(), by_order);
-        report.notes.extend(difference);
+        report.diagnostics.extend(difference);
     }
 }
 
@@ -46,31 +43,32 @@ pub(crate) fn about_pair(
 pub(crate) fn about_device(
     host: Option<&HostTrace>,
     device: &DeviceTrace,
-    notes: &mut Vec<String>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     if host.is_none() && device.has_rf_ids && device.ops.rf_id.iter().all(|id| id.get().is_none()) {
-        notes.push(
+        diagnostics.push(diagnostic!(
+            DataMissing,
             "every \"Record function id\" is 0: no execution trace observer was running, \
              so no host trace can match this device trace"
-                .into(),
-        );
+        ));
     }
     if device.rows.is_empty() && device.calls.is_empty() {
         // Kineto writes device activity after the ops.
         if device.anomalies.is_cut() {
-            notes.push(
+            diagnostics.push(diagnostic!(
+                TraceTruncated,
                 "the device trace is truncated, and the remaining part has no device rows or runtime \
                  calls: the device work may be in the missing part"
-                    .into(),
-            );
+            ));
             return;
         }
         if device.has_no_work() {
-            notes.push(nothing_ran(device));
+            diagnostics.push(nothing_ran(device));
             return;
         }
         let reason = without_device_rows(device.header.recorder);
-        notes.push(format!(
+        diagnostics.push(diagnostic!(
+            DataMissing,
             "the device trace has no device rows and no runtime calls: {reason}"
         ));
     }
@@ -80,37 +78,40 @@ pub(crate) fn about_device(
 const MOST_CLOCK_NOTES: usize = 8;
 
 /// Explains for a trace without work that another process did it, and how to record that process.
-fn nothing_ran(device: &DeviceTrace) -> String {
+fn nothing_ran(device: &DeviceTrace) -> Diagnostic {
     let ranges = device.ops.len();
     let first = device.ops.name.first().map(|name| device.names.get(*name));
     let first = first.map_or(String::new(), |name| format!(" (first: `{name}`)"));
-    format!(
+    diagnostic!(
+        NothingRan,
         "nothing ran in the recorded process: the device trace has {ranges} ranges{first} but no op, \
         runtime call or device row. The work probably runs in worker processes, as in the engine of \
-        vLLM. Run the whole command under `etlink record`, or run the profiler in the worker"
+        vLLM"
     )
+    .advise("run the whole command under `etlink record`, or run the profiler in the worker")
 }
 
 /// Adds notes about the clocks of devices.
 pub(crate) fn about_clocks(report: &mut LinkReport) {
     if report.device_clocks.len() > MOST_CLOCK_NOTES {
-        report.notes.push(clocks_note(&report.device_clocks));
+        report.diagnostics.push(clocks_note(&report.device_clocks));
         return;
     }
     for clock in &report.device_clocks {
-        report.notes.push(clock_note(clock));
+        report.diagnostics.push(clock_note(clock));
     }
 }
 
 /// Summarizes many clocks in one note.
-fn clocks_note(clocks: &[DeviceClock]) -> String {
+fn clocks_note(clocks: &[DeviceClock]) -> Diagnostic {
     let devices = clocks.len();
     let shifts = clocks.iter().map(|clock| clock.ahead_ns.0.unsigned_abs());
     let most = shifts.max().unwrap_or(0) as f64 / 1e3;
     let drifting = clocks.iter().filter(|clock| clock.drift_ppb != 0).count();
     let residual = clocks.iter().map(|clock| clock.residual_ns).max();
     let residual = residual.map_or(0.0, us);
-    format!(
+    diagnostic!(
+        ClockAligned,
         "the clocks of {devices} devices differ from the host's by up to {most:.1} us, and \
          {drifting} of them drift: aligned, residual {residual:.1} us"
     )
@@ -121,7 +122,7 @@ fn us(time: DurationNs) -> f64 {
     time.0.unsigned_abs() as f64 / 1e3
 }
 
-fn clock_note(clock: &DeviceClock) -> String {
+fn clock_note(clock: &DeviceClock) -> Diagnostic {
     let device = clock.device;
     let residual = residual_text(clock);
     if clock.drift_ppb != 0 {
@@ -129,7 +130,8 @@ fn clock_note(clock: &DeviceClock) -> String {
             ppm if ppm < 0.0 => (-ppm, "slower"),
             ppm => (ppm, "faster"),
         };
-        return format!(
+        return diagnostic!(
+            ClockAligned,
             "the clock of device {device} runs {ppm:.1} ppm {speed} than the host's: aligned, \
              {residual}"
         );
@@ -144,7 +146,8 @@ fn clock_note(clock: &DeviceClock) -> String {
     let at_most = at_most.map_or(String::new(), |most| {
         format!(" (up to {:.1} us is possible)", us(most))
     });
-    format!(
+    diagnostic!(
+        ClockAligned,
         "the clock of device {device} is {at_least:.1} us {direction} the host's{at_most}: \
          aligned, {residual}"
     )
@@ -153,7 +156,7 @@ fn clock_note(clock: &DeviceClock) -> String {
 /// Describes how well the evidence agrees with an aligned clock.
 fn residual_text(clock: &DeviceClock) -> String {
     let (returns, launches) = (clock.returns, clock.launches);
-    let evidence = format!("{launches} launches and {returns} waiting calls");
+    let evidence = format!("launches and waiting calls ({launches} and {returns})");
     match clock.contradicted {
         0 => format!("no residual in {evidence}"),
         contradicted => format!(
@@ -163,33 +166,29 @@ fn residual_text(clock: &DeviceClock) -> String {
     }
 }
 
-/// Returns true, with a note, if the traces are of two processes.
-fn two_runs(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
-    let Some(pid) = host.header.pid else {
-        return false;
-    };
+/// Returns the fact that the traces are of two processes.
+fn two_runs(host: &HostTrace, device: &DeviceTrace) -> Option<Diagnostic> {
+    let pid = host.header.pid?;
     let mut pids = device
         .ops
         .thread
         .iter()
         .map(|thread| device.threads[thread.index()].pid);
-    let Some(first) = pids.next() else {
-        return false;
-    };
+    let first = pids.next()?;
     // A device trace can have several processes; one match with the host trace is enough.
     if first == TrackLabel::Int(pid) || pids.any(|other| other == TrackLabel::Int(pid)) {
-        return false;
+        return None;
     }
     let sizes = match (host_world(host), device.header.world_size) {
         (Some(a), Some(b)) if a != b => format!(", world size {a} and {b}"),
         _ => String::new(),
     };
-    notes.push(format!(
+    Some(diagnostic!(
+        TwoRuns,
         "the two traces are from two runs of one program (process {pid} and {}{sizes}): times, \
          groups and sizes come from the device trace",
         device.label(first)
-    ));
-    true
+    ))
 }
 
 /// Returns the size of the default group.
@@ -205,52 +204,58 @@ fn host_world(host: &HostTrace) -> Option<i64> {
 }
 
 /// Adds notes about recording failures that explain missing ops. Returns true if there are any.
-fn damage(host: &HostTrace, device: &DeviceTrace, notes: &mut Vec<String>) -> bool {
-    let before = notes.len();
+fn damage(host: &HostTrace, device: &DeviceTrace, diagnostics: &mut Vec<Diagnostic>) -> bool {
+    let before = diagnostics.len();
     if host.anomalies.count(AnomalyKind::SourceEnded) > 0 {
         // the program may have exited regularly
-        notes.push(
+        diagnostics.push(diagnostic!(
+TraceTruncated,
             "the host trace is truncated: the compressed file ends early or is damaged, for example \
              after an incomplete copy; the last ops are missing"
-                .into(),
-        );
+        ));
     } else if host.anomalies.is_cut() {
-        notes.push(
+        diagnostics.push(diagnostic!(
+            TraceTruncated,
             "the host trace is truncated: its process was killed, or exited before its observer \
              was unregistered; the last ops are missing"
-                .into(),
-        );
+        ));
     } else if host.header.finish_ms.is_none() {
-        notes.push(
+        diagnostics.push(diagnostic!(
+            TraceTruncated,
             "the host trace is unfinished (no finish_ts): its observer was not \
              unregistered; the last ops may be missing"
-                .into(),
-        );
+        ));
     }
     if device.anomalies.is_cut() {
-        notes.push("the device trace is truncated: all complete events are used".into());
+        diagnostics.push(diagnostic!(
+            TraceTruncated,
+            "the device trace is truncated: all complete events are used"
+        ));
     }
     if host.anomalies.count(AnomalyKind::DuplicateNodeId) > 0 {
-        notes.push(
+        diagnostics.push(diagnostic!(
+            HostIdsRepeated,
             "the host trace has duplicate node ids: the process forked while it was \
              recorded, or two processes wrote to one file"
-                .into(),
-        );
+        ));
     }
-    notes.len() > before
+    diagnostics.len() > before
 }
 
 /// Explains why ids do not show which ops are equal; `None` if traces of such a PyTorch never have
 /// ids.
-fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> Option<String> {
+fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> Option<Diagnostic> {
     let count = |ids: &[RfId]| ids.iter().filter(|id| id.get().is_some()).count();
     let ids = count(&device.ops.rf_id);
     if device.has_rf_ids && ids == 0 {
         return Some(
-            "every \"Record function id\" of the device trace is 0: no execution trace observer \
+            diagnostic!(
+                MatchedByOrder,
+                "every \"Record function id\" of the device trace is 0: no execution trace observer \
              was running in its window. The ops were matched by the order of their names and \
-             may be from other iterations; register the observer on the same profiler"
-                .into(),
+             may be from other iterations"
+            )
+            .advise("register the observer on the same profiler"),
         );
     }
     if ids == 0 {
@@ -267,7 +272,8 @@ fn why_by_order(host: &HostTrace, device: &DeviceTrace, matching: &Matching) -> 
              different cycles"
         )
     };
-    Some(format!(
+    Some(diagnostic!(
+        MatchedByOrder,
         "{reason}, so the ops were matched by the order of their names"
     ))
 }
@@ -303,11 +309,12 @@ pub(crate) fn difference(
     ops: DeviceOps,
     matched: u64,
     by_order: bool,
-) -> Option<String> {
+) -> Option<Diagnostic> {
     let device_ops = ops.count;
     // A tenth: exceptions and open ranges lose a few ops, a different window loses many.
     if matched * 10 < device_ops * 9 || matched * 10 < host_ops * 9 {
-        return Some(format!(
+        return Some(diagnostic!(
+            OpsDiffer,
             "the two traces cover different windows: the host trace has {host_ops} ops, the device \
              trace {device_ops}, and {matched} are in both"
         ));
@@ -316,13 +323,15 @@ pub(crate) fn difference(
     if by_order || matched == device_ops {
         None
     } else if without_id > 0 {
-        Some(format!(
+        Some(diagnostic!(
+            OpsDiffer,
             "ops of the device trace without an id: {without_id}. They began before the observer \
              was started"
         ))
     } else {
         let missing = device_ops - matched;
-        Some(format!(
+        Some(diagnostic!(
+            OpsDiffer,
             "ops that only the device trace has: {missing}. They were left by an exception, or were \
              still open when recording stopped"
         ))
