@@ -1,6 +1,5 @@
 //! Anomalies of an input: kind, severity, count and first place. Damage is data, not an error.
 
-use crate::diagnostic::{Diagnostic, DiagnosticCode};
 use crate::time::time_text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::IndexMap;
@@ -264,7 +263,7 @@ impl Anomaly {
     }
 
     /// Describes an anomaly of `kind`, of damage with its share and its first place.
-    fn describe(&self, kind: AnomalyKind) -> String {
+    pub(crate) fn describe(&self, kind: AnomalyKind) -> String {
         if kind.severity() < Severity::Damage {
             return counted_text(self.count, kind.describe());
         }
@@ -366,16 +365,6 @@ impl Anomalies {
         // Kinds are stored in input order; reports list them in the same order for all inputs.
         all.sort_by_key(|(kind, _)| *kind);
         all.into_iter()
-    }
-
-    /// Returns a diagnostic per kind of this severity, in the order of [`AnomalyKind`].
-    pub fn diagnostics(&self, severity: Severity) -> impl Iterator<Item = Diagnostic> {
-        let kinds = self
-            .iter()
-            .filter(move |(kind, _)| kind.severity() == severity);
-        kinds.map(|(kind, anomaly)| {
-            Diagnostic::new(DiagnosticCode::Anomaly(kind), anomaly.describe(kind))
-        })
     }
 
     /// Returns true if any anomaly of at least `severity` occurred.

@@ -2,7 +2,7 @@
 //! of one where it is shown.
 
 use crate::advice::advice;
-use crate::anomaly::{AnomalyKind, Severity};
+use crate::anomaly::{Anomalies, AnomalyKind, Severity};
 use crate::ids::GlobalRank;
 use borsh::{BorshDeserialize, BorshSerialize};
 use indexmap::{IndexMap, IndexSet};
@@ -229,6 +229,18 @@ macro_rules! diagnostic {
             format_args!($($text)+).to_string(),
         )
     };
+}
+
+impl Anomalies {
+    /// Returns a diagnostic per kind of this severity, in the order of [`AnomalyKind`].
+    pub fn diagnostics(&self, severity: Severity) -> impl Iterator<Item = Diagnostic> {
+        let kinds = self
+            .iter()
+            .filter(move |(kind, _)| kind.severity() == severity);
+        kinds.map(|(kind, anomaly)| {
+            Diagnostic::new(DiagnosticCode::Anomaly(kind), anomaly.describe(kind))
+        })
+    }
 }
 
 impl Diagnostic {

@@ -14,6 +14,7 @@ mod candidate;
 mod copies;
 mod dumps;
 mod layouts;
+mod logs;
 mod measured;
 mod recorded;
 mod recorder;
@@ -28,7 +29,6 @@ pub use crate::run_files::{
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
-use crate::inspector;
 use crate::manifest::{RunManifest, unlisted};
 use crate::measurements::MeasurementFile;
 use crate::output::is_work_folder;
@@ -41,6 +41,8 @@ use copies::leave_out_copies;
 use dumps::DumpNames;
 use etlink_model::{Diagnostic, diagnostic};
 use layouts::{join_folders, rank_of_folder};
+pub(crate) use logs::without_packed_logs;
+pub use logs::{LogFiles, ignored_note};
 use measured::{StrayMeasurements, give_metrics};
 use recorded::{RUNS_APART_NS, separate_processes};
 use recordings::{RankCandidates, split_cycles};
@@ -77,12 +79,6 @@ pub fn cycle_folder(path: &Path) -> Option<&Path> {
 /// Returns true if a file is a device trace that states its rank.
 pub fn states_rank(path: &Path) -> bool {
     Inside::of_file(path).is_some_and(|inside| inside.rank.is_some())
-}
-
-/// Returns the host, if stated, and the process that recorded a device trace.
-pub(crate) fn recording_process(path: &Path) -> Option<(Option<String>, i64)> {
-    let recorder = Inside::of_file(path)?.recorder;
-    Some((recorder.host, recorder.process?))
 }
 
 /// Returns the errors of unreadable subfolders of `root` that may contain traces, and of unreadable
@@ -170,7 +166,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 written.push(file_name(&path));
             } else if is_nsys_table(&path) {
                 has_tables = true;
-            } else if inspector::is_log(&path) {
+            } else if logs::is_log(&path) {
                 logs.push(path);
             } else if storage::is_archive_name(&path) {
                 packed.push(file_name(&path));
@@ -221,7 +217,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
     let mut all_dumps = dumps::join_node_folders(all_dumps);
     let mut runs = join_folders(root, runs);
     dumps::pair_folder(&mut runs, &mut all_dumps);
-    let logs = inspector::pair_logs(&mut runs, logs);
+    let logs = logs::pair_logs(&mut runs, logs);
     strays.give(&mut runs);
     if !runs.is_empty() {
         std::mem::take(&mut unexported).note(&mut runs);

@@ -29,7 +29,12 @@ pub(crate) fn cause_text(finding: &RunFinding, found: &RunFindings) -> String {
 fn doubt_text(finding: &RunFinding) -> &'static str {
     // A loader that sets the pace is a cause of its own, without this condition.
     if finding.figures.loader_sets_pace && finding.kind != CauseKind::InputPipeline {
-        return "; only together with a faster loader, whose workers set the pace";
+        return if finding.figures.host_slowed {
+            "; only together with a faster loader, whose workers set the pace, and less, as recording \
+             slowed the host down"
+        } else {
+            "; only together with a faster loader, whose workers set the pace"
+        };
     }
     // Without recorded calls that wait, work and waiting look alike.
     if finding.figures.may_wait {

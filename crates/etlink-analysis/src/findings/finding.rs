@@ -3,9 +3,6 @@
 use crate::UtilizationWindow;
 use crate::findings::candidate::{CauseEvidence, ProgramKind, RankCauses};
 use crate::findings::kind::CauseKind;
-use crate::findings::limits::MUCH_COMMUNICATION;
-use crate::findings::sentence::straggler_sentence;
-use etlink_link::ranks::{StragglerStats, worst_rank};
 use etlink_model::{GlobalRank, NodeIdx};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -158,17 +155,6 @@ impl RunFinding {
 }
 
 impl RunFindings {
-    /// Names the rank that the others waited for most, the one in the page's head: a late begin is in no
-    /// step and has no gain, and a rank can be late although its work takes no longer than elsewhere.
-    pub fn name_straggler(&mut self, ranks: &[StragglerStats]) {
-        let worst = worst_rank(ranks, StragglerStats::waits_for_it_ns);
-        let whole_ns = self.window_ns.saturating_mul(self.ranks as i64) as f64;
-        let is_long =
-            |rank: &&StragglerStats| rank.waits_for_it_ns() as f64 >= MUCH_COMMUNICATION * whole_ns;
-        let worst = worst.filter(is_long);
-        self.straggler = worst.map(straggler_sentence);
-    }
-
     /// Returns the text of each finding, then the remarks on the whole run.
     pub fn texts(&self) -> Vec<String> {
         let findings = self.findings.iter().map(RunFinding::text);

@@ -4,9 +4,9 @@
 use crate::UtilizationWindow;
 use crate::findings::detect::communication::UNNAMED_COMMUNICATION;
 use crate::findings::finding::{CommunicationShare, JointGain, RunFindings};
-use crate::findings::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_IDLE};
+use crate::findings::limits::{ADDS_UP, MUCH_BETWEEN_OPS, MUCH_COMMUNICATION, MUCH_IDLE};
 use crate::findings::text::{count_text, percent_text, time_text};
-use etlink_link::ranks::StragglerStats;
+use etlink_link::ranks::{StragglerStats, worst_rank};
 
 /// Describes the gain without all findings at once, and says if their gains add up.
 pub(crate) fn joint_sentence(joint: &JointGain, findings: usize, found: &RunFindings) -> String {
@@ -75,8 +75,21 @@ pub(crate) fn unknown_gain_sentence(share: &CommunicationShare, found: &RunFindi
     )
 }
 
+impl RunFindings {
+    /// Names the rank that the others waited for most, the one in the page's head: a late begin is in no
+    /// step and has no gain, and a rank can be late although its work takes no longer than elsewhere.
+    pub fn name_straggler(&mut self, ranks: &[StragglerStats]) {
+        let worst = worst_rank(ranks, StragglerStats::waits_for_it_ns);
+        let whole_ns = self.window_ns.saturating_mul(self.ranks as i64) as f64;
+        let is_long =
+            |rank: &&StragglerStats| rank.waits_for_it_ns() as f64 >= MUCH_COMMUNICATION * whole_ns;
+        let worst = worst.filter(is_long);
+        self.straggler = worst.map(straggler_sentence);
+    }
+}
+
 /// Describes the waits for a rank, and the part of them that no step contains.
-pub(crate) fn straggler_sentence(rank: &StragglerStats) -> String {
+fn straggler_sentence(rank: &StragglerStats) -> String {
     let late = if rank.began_late_ns > 0 {
         let late = time_text(rank.began_late_ns);
         format!(

@@ -222,7 +222,7 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
     text += &format!(
         "\nPer group: *Own latency* and *own GB/s* are those of a link fitted to the group's transfers \
          alone (of host threads, as with Gloo, to the quickest tenth). *Network* and *median error* \
-         are of {network}, which is the same for all groups.\n\n\
+         are of {network}. It is the same for all groups.\n\n\
          | group | kinds | transfers | own latency, ns | own GB/s | measured, ms | network, ms | median error |\n\
          |---|---|---|---|---|---|---|---|\n"
     );

@@ -133,10 +133,11 @@ fn bare_kernels(trace: &DeviceTrace) -> Sequences {
         let is_bare = rows.kind[row] == RowKind::Kernel
             && rows.collective[row] == u32::MAX
             && (!has_records || rows.graph_node[row] != 0);
-        let kind = kinds.get(rows.name[row].index()).copied().flatten();
-        let kind = kind.filter(|kind| *kind != CollectiveKind::Other);
-        if let Some(kind) = kind.filter(|_| is_bare) {
-            let sequence = all.entry((rows.queue[row], kind)).or_default();
+        if is_bare
+            && let Some(Some(kind)) = kinds.get(rows.name[row].index())
+            && *kind != CollectiveKind::Other
+        {
+            let sequence = all.entry((rows.queue[row], *kind)).or_default();
             sequence.push(RowIdx::new(row));
         }
     }

@@ -179,7 +179,7 @@ export type Diagnostic = {
   ranks?: number[];
   files?: string[];
   message: string;
-  remedy?: string;
+  remedy?: string | null;
 };
 
 export type DrawnCollective = {

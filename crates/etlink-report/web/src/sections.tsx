@@ -493,6 +493,7 @@ const HEADS: { [field: string]: string } = {
   last: "comes last",
   caused_ns: "others waited for its work, sum",
   began_late_ns: "others waited for its late start, sum",
+  start_skew_ns: "of it, late recording, sum",
   handed_on_ns: "passed on from others, sum",
   waited_ns: "waited for others",
 };

@@ -348,6 +348,12 @@ pub(super) fn open_noting(path: &Path, unreadable: &mut Vec<FileError>) -> Optio
     }
 }
 
+/// Returns the host, if stated, and the process that recorded a device trace.
+pub(super) fn recording_process(path: &Path) -> Option<(Option<String>, i64)> {
+    let recorder = Inside::of_file(path)?.recorder;
+    Some((recorder.host, recorder.process?))
+}
+
 /// Reads the kind, the rank and the number of ranks from the beginning of a file.
 fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), RunError> {
     let input = input::open(path, &Progress::hidden())?;

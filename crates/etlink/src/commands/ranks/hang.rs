@@ -12,9 +12,9 @@ use etlink_analysis::hang::{
 use etlink_link::ranks::{ExcludeReason, rank_list};
 use etlink_model::{Diagnostic, GlobalRank, Severity, counted_text, diagnostic};
 use etlink_run::RunError;
-use etlink_run::discover::{FlightFile, FlightFolder};
+use etlink_run::discover::{FlightFile, FlightFolder, ignored_note};
 use etlink_run::flight::{find_dumps, read_dump};
-use etlink_run::inspector::{find_logs, ignored_note};
+use etlink_run::inspector::find_logs;
 use etlink_run::membership::{Excluded, Exclusion};
 use etlink_run::run::RunOptions;
 use serde::Serialize;

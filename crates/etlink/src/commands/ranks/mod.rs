@@ -12,6 +12,7 @@ use super::{ReportForm, print_report, print_run_files, print_text};
 use crate::Outcome;
 use crate::args::{RanksArgs, RanksTable};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
+use crate::run_findings::leave_out_cut;
 use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
@@ -274,8 +275,11 @@ fn compare_ranks(
     others: &str,
 ) -> RanksReport {
     let run = &runs.runs[results.run];
+    // rows lost from the middle would pair calls with later calls of others
+    let align = !runs.options.no_align;
+    leave_out_cut(&mut results, align, |details| details.is_cut);
     let mut notes = runs.run_diagnostics(&results);
-    let mut joined = results.join(!runs.options.no_align);
+    let mut joined = results.join(align);
     // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
