@@ -572,13 +572,14 @@ fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
     {
         return Some(Mismatch::Recorded);
     }
+    // a call of a log has a size, the kernel that meets it may have none
+    let mut pairs = pairs.filter(|((_, one), (_, other))| one.is_sized == other.is_sized);
     if pairs
         .clone()
         .any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype))
     {
         return Some(Mismatch::Dtype);
     }
-    let mut pairs = pairs;
     let is_other_size = pairs.any(|((_, one), (_, other))| one.in_bytes != other.in_bytes);
     is_other_size.then_some(Mismatch::Size)
 }
