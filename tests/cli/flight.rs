@@ -267,6 +267,47 @@ fn a_pickle_that_would_call_code_is_refused_and_named() {
     }
 }
 
+/// Damage of a dump next to traces is told with its name, and is no damage of the traces.
+#[test]
+fn a_cut_dump_does_not_refuse_its_trace() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let dump = format!("nccl_trace_rank_{rank}");
+        for name in [
+            format!("torch_et_{rank}.json.gz"),
+            format!("kineto_trace_{rank}.json.gz"),
+            dump.clone(),
+        ] {
+            copy(&tool, &format!("{GROUPS}/{name}"), &format!("run/{name}"));
+        }
+        if rank % 2 == 0 {
+            let whole = std::fs::read(tool.path(&format!("run/{dump}"))).expect("reads");
+            tool.file(&format!("run/{dump}"), &whole[..whole.len() * 2 / 3]);
+        }
+    }
+    let mut ran = tool.run("ranks run");
+    for rank in [0, 2] {
+        ran = ran.notes(&format!(
+            "rank {rank}: damage: run/nccl_trace_rank_{rank}: the file is truncated"
+        ));
+    }
+    let problem = "collectives that are missing on some rank";
+    assert_eq!(ran.stderr.matches(problem).count(), 1, "{}", ran.stderr);
+    let ran = tool.run("ranks run --strict");
+    assert!(!ran.stderr.contains("left out"), "{}", ran.stderr);
+    for name in [
+        "torch_et_0.json.gz",
+        "kineto_trace_0.json.gz",
+        "nccl_trace_rank_0",
+    ] {
+        let bytes = std::fs::read(tool.path(&format!("run/{name}"))).expect("reads");
+        tool.file(&format!("one/{name}"), bytes);
+    }
+    tool.run("analyze one")
+        .exits(0)
+        .notes("note: damage: one/nccl_trace_rank_0: the file is truncated");
+}
+
 #[test]
 fn a_cut_dump_says_what_came_before() {
     let tool = Tool::new();

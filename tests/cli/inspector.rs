@@ -187,7 +187,7 @@ fn logs_join_the_traces_of_their_processes() {
             .exits(0)
             .runs()[0];
         let collectives = report["collectives"].as_array().expect("a list");
-        assert_eq!(2 * collectives.len(), joined, "{}", report["notes"]);
+        assert_eq!(2 * collectives.len(), joined, "{}", report["diagnostics"]);
         let sizes = collectives.iter().filter_map(|one| one["bytes"].as_u64());
         let sizes: Vec<u64> = sizes.collect();
         let want: Vec<u64> = (1..=8).step_by(every).map(|size| 1_000 * size).collect();

@@ -141,3 +141,20 @@ def test_timelines_are_those_of_the_command(tmp_path: Path) -> None:
     etlink.open(DDP).timeline(tmp_path / "all.pftrace.gz", overwrite=True)
     with pytest.raises(etlink.Error, match="trace.json"):
         etlink.open(DDP).timeline(tmp_path / "all.txt")
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({}, "said"),
+        ({"ranks": (3,), "remedy": "record again"}, "rank 3: said; record again"),
+        ({"ranks": tuple(range(512))}, "512 traces (rank 0 … rank 511): said"),
+        ({"ranks": (0, 2, 4, 6)}, "4 traces (rank 0, rank 2, rank 4, …): said"),
+        ({"runs": ("a", "b"), "files": ("c",)}, "2 runs (a, b): c: said"),
+        ({"severity": "damage", "ranks": (1,)}, "rank 1: damage: said"),
+        ({"severity": "damage", "code": "two_runs"}, "said"),
+    ],
+)
+def test_a_diagnostic_is_told_as_by_the_command(told: dict, text: str) -> None:
+    fields = {"code": "truncated", "severity": "warning", "message": "said", **told}
+    assert str(etlink.Diagnostic(**fields)) == text

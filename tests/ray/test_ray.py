@@ -136,7 +136,7 @@ def test_a_report_names_a_rank_that_fails(broken) -> None:
     run = etlink.open(broken)
     assert rows(analyzed["steps"]) == rows(run.table("steps"))
     assert set(analyzed.diagnostics) == set(run.diagnostics)
-    assert any("rank 7 is left out: " in note for note in analyzed.notes)
+    assert any("rank 7 is left out: " in str(told) for told in analyzed.diagnostics)
 
 
 def test_bad_arguments_are_errors_before_any_task(tmp_path) -> None:

@@ -241,6 +241,16 @@ impl Anomalies {
             Diagnostic::new(DiagnosticCode::Anomaly(kind), anomaly.describe(kind))
         })
     }
+
+    /// Returns the damage of a file next to a trace. The message names it, because the subject is the
+    /// trace.
+    pub fn damage_in(&self, file: impl Display) -> impl Iterator<Item = Diagnostic> {
+        let damage = self.diagnostics(Severity::Damage);
+        damage.map(move |mut one| {
+            one.message = format!("{file}: {}", one.message);
+            one
+        })
+    }
 }
 
 impl Diagnostic {
@@ -420,6 +430,20 @@ mod tests {
         let fact = diagnostic!(NothingRan, "no work");
         let all = [fact.clone().of_rank(GlobalRank(7)), fact.of_file("7")];
         assert_eq!(texts(&all), ["2 traces (rank 7, 7): no work"]);
+    }
+
+    #[test]
+    fn damage_of_a_file_next_to_a_trace_names_both() {
+        let mut damage = Anomalies::default();
+        for file in ["dump 0", "dump 2"] {
+            damage.note(AnomalyKind::NamelessEntry, || "byte 3".to_owned());
+            for (is_named, subject) in [(true, "rank 2: "), (false, "")] {
+                let told = damage.damage_in(file).map(|one| one.of_rank(GlobalRank(2)));
+                let told: Vec<_> = told.map(|one| one.named_if(is_named)).collect();
+                let begin = format!("{subject}damage: {file}: ");
+                assert!(texts(&told)[0].starts_with(&begin), "{told:?}");
+            }
+        }
     }
 
     #[test]

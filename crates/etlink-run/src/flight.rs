@@ -79,8 +79,7 @@ pub(crate) fn describe_collectives(
     };
     let matches = add_collectives(device, &dump);
     let mut notes = vec![matches_note(&matches)];
-    let damage = dump.anomalies.diagnostics(Severity::Damage);
-    notes.extend(damage.map(|one| one.of_file(input::display_name(path))));
+    notes.extend(dump.anomalies.damage_in(input::display_name(path)));
     notes
 }
 

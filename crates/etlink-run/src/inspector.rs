@@ -6,7 +6,7 @@ use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::text;
 use etlink_formats::nccl_inspector::{InspectorLog, InspectorMatches, add_collectives};
-use etlink_model::{DeviceTrace, Diagnostic, Severity, diagnostic};
+use etlink_model::{DeviceTrace, Diagnostic, diagnostic};
 use std::path::Path;
 
 /// Finds the logs in `root` and its subfolders, sorted. Skips unreadable subfolders.
@@ -38,8 +38,7 @@ pub(crate) fn describe_collectives(
     };
     let matches = add_collectives(device, &log);
     let mut notes = vec![matches_note(&matches)];
-    let damage = log.anomalies.diagnostics(Severity::Damage);
-    notes.extend(damage.map(|one| one.of_file(input::display_name(path))));
+    notes.extend(log.anomalies.damage_in(input::display_name(path)));
     notes
 }
 

@@ -449,12 +449,11 @@ fn join_metrics(
             let profile = read_metric_file(input::open(path, progress)?)?;
             let name = input::display_name(path);
             if profile.damaged_lines > 0 {
-                let damaged = diagnostic!(
+                trace.report.diagnostics.push(diagnostic!(
                     MetricsIncomplete,
-                    "lines that are not rows of the table, left out: {}",
+                    "{name}: lines that are not rows of the table, left out: {}",
                     profile.damaged_lines
-                );
-                trace.report.diagnostics.push(damaged.of_file(&name));
+                ));
             }
             let join = etlink_link::join_kernel_metrics(trace, &profile);
             let grid = if join.by_grid { ", grid, block" } else { "" };
@@ -509,11 +508,8 @@ fn link_traces(
 
 /// Returns true if `--strict` refuses a trace with this report.
 pub fn is_damaged(report: &LinkReport) -> bool {
-    let told = report.diagnostics.iter();
-    report.anomalies.any(Severity::Damage)
-        || told
-            .map(|one| one.severity)
-            .any(|severity| severity >= Severity::Damage)
+    // damage of files next to the traces is among the diagnostics too, and is not refused
+    report.anomalies.any(Severity::Damage) || DiagnosticCode::TwoRuns.is_in(&report.diagnostics)
 }
 
 /// Returns the names of a job's traces, for messages.

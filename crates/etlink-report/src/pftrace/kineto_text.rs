@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 /// Returns the JSON text of a Kineto trace, made from the packets of `source`, which must begin like
-/// [`PerfettoOrigin::Recorded`](crate::perfetto::PerfettoOrigin).
+/// [`PerfettoOrigin::Recorded`](crate::pftrace::PerfettoOrigin).
 ///
 /// A truncated or damaged file ends the text early, with an error that states the position in the
 /// file.

@@ -57,7 +57,7 @@ const NUMBERS: [(&str, &str); 11] = [
 const OF_TRACE: [&str; 3] = ["arch", "process_id", "process_name"];
 
 /// Returns the JSON text of a Kineto trace, made from the packets of `source`, which must begin like
-/// [`PerfettoOrigin::Torch`](crate::perfetto::PerfettoOrigin).
+/// [`PerfettoOrigin::Torch`](crate::pftrace::PerfettoOrigin).
 ///
 /// A truncated or damaged file ends the text early, with an error that states the position in the
 /// file.

@@ -131,13 +131,22 @@ export function unitOf(field: string, values: number[]): Unit {
 }
 
 /** A diagnostic in words, after the runs, ranks and files that it is about. */
-export function diagnosticText({ runs, ranks, files, message, remedy }: Diagnostic): string {
-  const subject = [
-    ...(runs ?? []),
-    ...(ranks ?? []).map((rank) => `rank ${rank}`),
-    ...(files ?? []),
-  ];
-  const shown = subject.length > 3 ? [...subject.slice(0, 3), "…"] : subject;
-  const before = shown.length > 0 ? `${shown.join(", ")}: ` : "";
-  return `${before}${message}${remedy ? `; ${remedy}` : ""}`;
+export function diagnosticText(told: Diagnostic): string {
+  const { code, severity, message, remedy } = told;
+  const [ranks, files] = [told.ranks ?? [], told.files ?? []];
+  const traces = [...ranks.map((rank) => `rank ${rank}`), ...files];
+  const follow = files.length === 0 && ranks.every((rank, at) => rank === ranks[0] + at);
+  const subject = subjectText("runs", told.runs ?? []) + subjectText("traces", traces, follow);
+  const damage = severity === "damage" && code !== "two_runs" ? "damage: " : "";
+  return `${subject}${damage}${message}${remedy ? `; ${remedy}` : ""}`;
+}
+
+/** The first few names, or the first and the last if they follow each other. */
+function subjectText(kind: string, names: string[], follow = false): string {
+  const few = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
+  const first = follow && names.length > 2 ? `${names[0]} … ${names.at(-1)}` : few;
+  if (names.length > 1) {
+    return `${names.length} ${kind} (${first}): `;
+  }
+  return names.length > 0 ? `${first}: ` : "";
 }

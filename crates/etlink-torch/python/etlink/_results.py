@@ -36,9 +36,24 @@ class Diagnostic:
     files: Sequence[str] = ()
 
     def __str__(self) -> str:
-        subject = ", ".join([*self.runs, *(f"rank {rank}" for rank in self.ranks), *self.files])
-        text = f"{subject}: {self.message}" if subject else self.message
+        runs = _subject("runs", self.runs)
+        follow = all(one + 1 == other for one, other in zip(self.ranks, self.ranks[1:], strict=False))
+        names = [*(f"rank {rank}" for rank in self.ranks), *self.files]
+        traces = _subject("traces", names, follow and not self.files)
+        # `two_runs` is not an anomaly of a file
+        is_damage = self.severity == "damage" and self.code != "two_runs"
+        text = f"{runs}{traces}{'damage: ' if is_damage else ''}{self.message}"
         return f"{text}; {self.remedy}" if self.remedy else text
+
+
+def _subject(kind: str, names: Sequence[str], follow: bool = False) -> str:
+    """Returns the first few names, or the first and the last if they `follow` each other."""
+    first = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    if follow and len(names) > 2:
+        first = f"{names[0]} … {names[-1]}"
+    if len(names) > 1:
+        return f"{len(names)} {kind} ({first}): "
+    return f"{first}: " if names else ""
 
 
 def read_diagnostics(text: str) -> list[Diagnostic]:

@@ -82,11 +82,8 @@ fn notes_of(one: &RanksReport) -> Vec<Diagnostic> {
             .map_or(String::new(), |first| format!(" (first: {})", first.what));
         let what = counted_text(problem.count, problem.kind.describe());
         let note = diagnostic!(JoinProblem, "{what}{first}");
-        // the fact on the joined communications may contain it
-        if !all
-            .iter()
-            .any(|other| other.message.contains(&note.message))
-        {
+        // the fact on the joined communications may contain it, without the example
+        if !all.iter().any(|other| other.message.contains(&what)) {
             all.push(note);
         }
     }
