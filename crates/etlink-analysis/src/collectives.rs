@@ -166,9 +166,24 @@ impl CollectiveTotals {
     /// True if these totals count a communication of this rank.
     pub(crate) fn has(&self, one: &Communication, summary: &RankSummary) -> bool {
         let (group, _) = group_and_size(summary, one.peers, self.group_size);
-        let is_alike = self.kind == one.kind.name() && self.on_device == one.on_device;
-        // without a record, only the join knows the group
-        is_alike && (self.group == group || self.group.is_empty())
+        self.is_alike(one) && self.group == group
+    }
+
+    /// True if these totals count kernels without records, of which this may be one: only the join
+    /// knows its group.
+    pub(crate) fn has_bare(&self, one: &Communication, summary: &RankSummary) -> bool {
+        let is_inferred = match one.peers {
+            Peers::Group(group) => matches!(
+                summary.groups.get(group.index()),
+                Some(GroupIdentity::Inferred(_))
+            ),
+            Peers::Peer(_) => true,
+        };
+        self.is_alike(one) && self.group.is_empty() && is_inferred && !one.is_sized
+    }
+
+    fn is_alike(&self, one: &Communication) -> bool {
+        self.kind == one.kind.name() && self.on_device == one.on_device
     }
 
     /// Leaves a counted communication, which waited for a rank whose recording began later, out of the

@@ -204,7 +204,7 @@ anomalies! {
     /// Ops without a launch, where correlation ids are missing.
     OpWithoutLaunch = Damage,
         "ops without a launch, which launch device work elsewhere, where correlation ids are missing: \
-         the recorder lost calls and their rows";
+         the recorder probably lost calls and their rows";
     /// Messages in the recorder's log about lost events.
     RecorderLost = Damage, "recorder messages about lost events";
     /// Messages in the recorder's log about devices it could not record, in a trace without device

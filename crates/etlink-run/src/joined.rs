@@ -107,21 +107,19 @@ impl JoinedRun {
         lacks
     }
 
-    /// Returns the fact that collectives took longer than all others because recordings began apart.
+    /// Returns the fact that collectives took longer because recordings began apart.
     pub fn start_skew_note(&self) -> Option<Diagnostic> {
         let skews = self.collective_skews();
         let (apart, others): (Vec<_>, Vec<_>) = skews.iter().partition(|skew| skew.started_apart());
         let most = apart.iter().max_by_key(|skew| skew.skew_ns)?;
-        let usual_ns = others.iter().map(|skew| skew.skew_ns).max();
-        if usual_ns.is_some_and(|usual_ns| usual_ns >= most.skew_ns) {
-            return None;
-        }
+        let is_most_of_all = others.iter().all(|skew| skew.skew_ns < most.skew_ns);
         Some(diagnostic!(
             StartSkew,
-            "start skew: {} of {} waited for a rank whose recording began later (longest: {} {}, {}, for \
+            "start skew: {} of {} waited for a rank whose recording began later (longest{}: {} {}, {}, for \
              rank {}): mean kernel times and bandwidths leave these waits out",
             apart.len(),
             text::count(skews.len() as u64, "collective"),
+            if is_most_of_all { "" } else { " of these" },
             most.kind,
             most.number,
             text::time(most.skew_ns),
@@ -223,4 +221,61 @@ pub fn clock_notes(clocks: &[RankClock], is_written: bool) -> Vec<Diagnostic> {
         ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etlink_link::ranks::{CommExtent, Communication, GroupIdentity, Peers};
+    use etlink_model::{CollectiveKind, DiagnosticCode, GroupIdx, NodeIdx, UnixNs};
+
+    /// Rank 1's recording begins 50 ns later, and rank 1 is 500 ns late later on.
+    #[test]
+    fn start_skew_is_said_wherever_it_is_left_out() {
+        let ranks = [0, 50].map(|late| {
+            let calls = [(10 + late, 300), (1_000 + 10 * late, 2_000)];
+            let communications = (0..).zip(calls).map(|(number, (start_ns, end_ns))| {
+                let (node, times) = (NodeIdx(number), (UnixNs(start_ns), UnixNs(end_ns)));
+                Communication {
+                    node,
+                    peers: Peers::Group(GroupIdx(0)),
+                    name: Default::default(),
+                    kind: CollectiveKind::AllReduce,
+                    dtype: Default::default(),
+                    in_split: Default::default(),
+                    in_bytes: 8,
+                    bytes: 8,
+                    is_sized: true,
+                    seq: Some(i64::from(number)),
+                    start_ns: times.0,
+                    end_ns: times.1,
+                    on_device: true,
+                    extent: CommExtent::from_node(node, times),
+                }
+            });
+            RankSummary {
+                rank: GlobalRank(late / 50),
+                world_size: Some(2),
+                groups: vec![GroupIdentity::Only],
+                window_ns: (UnixNs(late), UnixNs(3_000)),
+                communications: communications.collect(),
+                ..RankSummary::default()
+            }
+        });
+        for (calls, is_longest) in [(2, false), (1, true)] {
+            let mut ranks = ranks.to_vec();
+            let all = ranks.iter_mut();
+            all.for_each(|rank| rank.communications.truncate(calls));
+            let joined = JoinedRun::as_recorded(ranks, false);
+            assert_eq!(joined.start_skew_waits().len(), 1);
+            let note = joined.start_skew_note().expect("a note");
+            assert_eq!(note.code, DiagnosticCode::StartSkew);
+            assert_eq!(
+                note.message.contains("(longest: "),
+                is_longest,
+                "{}",
+                note.message
+            );
+        }
+    }
 }

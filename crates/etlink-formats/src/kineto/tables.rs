@@ -107,7 +107,8 @@ impl ChunkTables {
             return;
         };
         if event.is_recording() {
-            self.trace.recorded_from = Some(start);
+            let known = self.trace.recorded_from.into_iter();
+            self.trace.recorded_from = known.chain([start]).min();
         }
         if has_counters {
             self.push_counters(event, start, duration);
@@ -775,7 +776,8 @@ fn append_around(
     if all.events.is_empty() {
         all.first_start = first_start;
     }
-    all.recorded_from = all.recorded_from.or(part.recorded_from.take());
+    let starts = all.recorded_from.into_iter();
+    all.recorded_from = starts.chain(part.recorded_from.take()).min();
     for (name, count) in events.drain(..) {
         *all.events
             .entry(part.names.get(name).to_owned())

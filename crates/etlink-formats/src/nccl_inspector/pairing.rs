@@ -92,24 +92,27 @@ pub fn add_collectives(trace: &mut DeviceTrace, log: &InspectorLog) -> Inspector
         placed.extend(fits.max_by_key(|one| one.agreeing));
     }
     placed.sort_by_key(|one| std::cmp::Reverse(one.agreeing));
-    // the best fit decides whose stream it is
-    let mut owners: BTreeMap<QueueIdx, &InspectorCommunicator> = BTreeMap::new();
-    for one in &placed {
-        owners.entry(one.sequence.0).or_insert(one.communicator);
-    }
     for (sequence, rows) in &sequences {
-        let Some(owner) = owners.get(&sequence.0) else {
-            continue;
-        };
-        let mut of_sequence = placed.iter().filter(|one| one.sequence == *sequence);
-        let own = of_sequence.find(|one| one.communicator == *owner);
-        let bytes_at: FxHashMap<i64, u64> = own.map_or_else(FxHashMap::default, |one| {
-            let calls = one.calls.iter();
+        let of_queue = placed.iter().filter(|one| one.sequence.0 == sequence.0);
+        let mut fits: Vec<&Placed<'_>> = of_queue.collect();
+        if fits.iter().any(|one| one.sequence == *sequence) {
+            fits.retain(|one| one.sequence == *sequence);
+        }
+        // kernels without a call of their own are the only communicator's
+        let only = fits.first().map(|one| one.communicator);
+        let only = only.filter(|only| fits.iter().all(|one| one.communicator == *only));
+        let mut called: FxHashMap<i64, (&InspectorCommunicator, u64)> = FxHashMap::default();
+        // the best fit has precedence
+        for one in fits.iter().rev().filter(|one| one.sequence == *sequence) {
             let place = |call: &LoggedCall| call.number as i64 + one.shift;
-            calls.map(|call| (place(call), call.bytes)).collect()
-        });
+            let calls = one.calls.iter();
+            called.extend(calls.map(|call| (place(call), (one.communicator, call.bytes))));
+        }
         for (place, row) in (0i64..).zip(rows) {
-            let bytes = bytes_at.get(&place).copied();
+            let (owner, bytes) = called.get(&place).copied().unzip();
+            let Some(owner) = owner.or(only) else {
+                continue;
+            };
             describe(trace, *row, sequence.1, owner, bytes);
             matches.described += 1;
             matches.sized += u64::from(bytes.is_some());

@@ -1,5 +1,5 @@
 use super::*;
-use etlink_model::{DurationNs, UnixNs};
+use etlink_model::{DeviceTrace, DurationNs, UnixNs};
 use proptest::prelude::*;
 
 /// Builds a line as in version 4.0 of the format.
@@ -80,6 +80,47 @@ fn a_line_without_an_end_takes_no_memory() {
         (log.calls.len(), log.anomalies.count(AnomalyKind::Skipped)),
         (2, 1)
     );
+}
+
+/// Two communicators run on one stream, in turns.
+fn shared_stream() -> (DeviceTrace, InspectorMatches) {
+    let (mut events, mut text) = (vec![], String::new());
+    for place in 0..16u64 {
+        let kind = ["AllReduce", "AllGather"][usize::from(place % 2 == 1)];
+        let (at, us) = (1_000 * place, 100 + 40 * (place * 7 % 16));
+        events.push(format!(
+            r#"{{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_{kind}_RING_LL", "pid": 0, "tid": 20,
+            "ts": {at}, "dur": {us}, "args": {{"device": 0, "stream": 20, "correlation": {place}}}}}"#
+        ));
+        let written = 1_748_030_377_000_000 + at + us;
+        let call =
+            line(0, kind, place / 2, 64, us).replace("1748030377748202", &written.to_string());
+        let id = ["0xaa", "0xbb"][usize::from(place % 2 == 1)];
+        text += &call.replace("0x7f8c496ae9f661", id);
+    }
+    let trace = format!(
+        r#"{{"baseTimeNanoseconds": 1748030377000000000, "traceEvents": [{}]}}"#,
+        events.join(",")
+    );
+    let mut trace = crate::kineto::read(trace.as_bytes(), Default::default()).expect("a trace");
+    let matches = add_collectives(&mut trace, &read(text.as_bytes()).expect("a log"));
+    (trace, matches)
+}
+
+#[test]
+fn two_communicators_may_share_a_stream() {
+    let (trace, matches) = shared_stream();
+    let known = InspectorMatches {
+        kernels: 16,
+        described: 16,
+        sized: 16,
+    };
+    assert_eq!(matches, known);
+    for row in 0..trace.rows.len() {
+        let record = trace.rows.collective[row] as usize;
+        let id = trace.names.get(trace.collectives.comms_id[record]);
+        assert_eq!(id, ["0xaa", "0xbb"][row % 2], "row {row}");
+    }
 }
 
 proptest! {

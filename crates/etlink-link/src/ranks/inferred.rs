@@ -17,7 +17,7 @@ use super::{
     CommExtent, Communication, GroupIdentity, Peers, RankSet, RankSummary, UnrecordedKernel,
 };
 use crate::limits::{ENDS_APART, LEAST_INFERRED, LEAST_INFERRED_OF_MACHINE, MAX_CLOCKS_APART};
-use etlink_model::{CollectiveKind, GroupIdx, StepIdx, UnixNs};
+use etlink_model::{CollectiveKind, GroupIdx, NodeIdx, StepIdx, UnixNs};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of extra kernels at either end of one rank's recording.
@@ -32,6 +32,12 @@ const SAMPLE: usize = 32;
 /// Minimum number of kernels in ten that must end together. The root of a broadcast may finish
 /// early.
 const TOGETHER_OF_TEN: usize = 9;
+
+/// First of the streams of communicators; each has a stream of its own, downwards.
+const FIRST_NAMED_STREAM: i64 = -2;
+
+/// Communications of a rank that were turned into kernels without records, by node.
+type NamedComms = BTreeMap<NodeIdx, Communication>;
 
 /// Kernels of a rank's stream, sorted by time, to be compared with another rank's.
 struct KernelSequence {
@@ -70,7 +76,7 @@ struct SequenceFit {
 /// Assigns a group and a number to kernels without records that form collectives across ranks.
 /// Returns the number of collectives found.
 pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
-    forget_partial_communicators(ranks);
+    let named = forget_partial_communicators(ranks);
     if ranks
         .iter()
         .filter(|rank| !rank.unrecorded.is_empty())
@@ -83,29 +89,40 @@ pub fn infer_collectives(ranks: &mut [RankSummary]) -> u64 {
     let mut found = Found::default();
     for by_kind in [false, true] {
         let groups = group_sequences(ranks, sequences(ranks, &used, by_kind));
-        for group in &groups {
+        for group in groups.iter().filter(|group| group.has_unnamed()) {
             found.take(ranks, group, &mut used);
         }
     }
     let count = found.collectives.len() as u64;
-    found.record(ranks, &used);
+    found.record(ranks, used, &named);
     count
 }
 
 /// Turns the collectives of a communicator that some of its ranks do not name into kernels without
-/// records, if other ranks have such kernels: its ranks are unknown, but its ends may show them.
-fn forget_partial_communicators(ranks: &mut [RankSummary]) {
-    let mut users: BTreeMap<(String, u64), u64> = BTreeMap::new();
-    for group in ranks.iter().flat_map(|rank| &rank.groups) {
-        if let GroupIdentity::Communicator(name, size) = group {
-            *users.entry((name.clone(), *size)).or_default() += 1;
+/// records, if such a rank may have their kernels: its ranks are unknown, but its ends may show
+/// them. Returns these communications of each rank.
+fn forget_partial_communicators(ranks: &mut [RankSummary]) -> Vec<NamedComms> {
+    let mut named = vec![NamedComms::new(); ranks.len()];
+    if ranks.iter().all(|rank| rank.unrecorded.is_empty()) {
+        return named;
+    }
+    let mut users: BTreeMap<(String, u64), BTreeMap<usize, BTreeSet<KindClass>>> = BTreeMap::new();
+    for (rank, summary) in ranks.iter().enumerate() {
+        let mut kinds = vec![BTreeSet::new(); summary.groups.len()];
+        for one in summary.communications.iter().filter(|one| one.on_device) {
+            if let Peers::Group(group) = one.peers {
+                kinds[group.index()].insert(KindClass::of(one.kind));
+            }
+        }
+        for (group, kinds) in summary.groups.iter().zip(kinds) {
+            if let GroupIdentity::Communicator(name, size) = group {
+                let users = users.entry((name.clone(), *size)).or_default();
+                users.insert(rank, kinds);
+            }
         }
     }
-    users.retain(|(_, size), count| *count < *size);
-    if users.is_empty() || ranks.iter().all(|rank| rank.unrecorded.is_empty()) {
-        return;
-    }
-    for summary in ranks {
+    users.retain(|(_, size), users| (users.len() as u64) < *size && may_have_more(ranks, users));
+    for (summary, named) in ranks.iter_mut().zip(&mut named) {
         let is_partial = |group: &GroupIdentity| match group {
             GroupIdentity::Communicator(name, size) => users.contains_key(&(name.clone(), *size)),
             _ => false,
@@ -119,12 +136,12 @@ fn forget_partial_communicators(ranks: &mut [RankSummary]) {
         {
             match one.peers {
                 Peers::Group(group) if one.on_device && partial[group.index()] => {
+                    named.insert(one.node, one);
                     summary.unrecorded.push(UnrecordedKernel {
                         node: one.node,
                         name: one.name,
                         kind: one.kind,
-                        // a communicator has a stream of its own
-                        stream: -2 - group.index() as i64,
+                        stream: FIRST_NAMED_STREAM - group.index() as i64,
                         start_ns: one.start_ns,
                         end_ns: one.end_ns,
                         step,
@@ -140,6 +157,24 @@ fn forget_partial_communicators(ranks: &mut [RankSummary]) {
             .unrecorded
             .sort_by_key(|kernel| (kernel.start_ns, kernel.node));
     }
+    named
+}
+
+/// True if a rank that does not name a communicator has as many kernels of its kinds as a fit takes,
+/// recorded at the same time. `users` are the ranks that name it, with its kinds.
+fn may_have_more(ranks: &[RankSummary], users: &BTreeMap<usize, BTreeSet<KindClass>>) -> bool {
+    let kinds: BTreeSet<KindClass> = users.values().flatten().copied().collect();
+    let mut others = ranks.iter().enumerate();
+    others.any(|(other, summary)| {
+        let alike = summary.unrecorded.iter();
+        let alike = alike.filter(|kernel| kinds.contains(&KindClass::of(kernel.kind)));
+        let alike = alike.take(LEAST_INFERRED).count();
+        let may_meet = |user: &usize| {
+            let rule = FitRule::of(&ranks[*user], summary);
+            rule.is_some_and(|rule| alike >= rule.least)
+        };
+        alike > 0 && !users.contains_key(&other) && users.keys().any(may_meet)
+    })
 }
 
 /// Collects the kernels without a group, by rank and stream, and optionally by kind.
@@ -255,6 +290,12 @@ fn is_full(ranks: &[RankSummary], group: &SequenceGroup) -> bool {
 }
 
 impl SequenceGroup {
+    /// True if a kernel has no record; communicators alone show nothing that they do not state.
+    fn has_unnamed(&self) -> bool {
+        let mut streams = self.members.iter().map(|one| one.sequence.stream);
+        streams.any(|stream| stream > FIRST_NAMED_STREAM)
+    }
+
     /// Removes sequences whose ends differ from the first's much more than the others' do: groups
     /// in lockstep, such as those of one layer on several nodes, are separate.
     fn split(&mut self) -> Vec<KernelSequence> {
@@ -581,8 +622,14 @@ impl Found {
         }
     }
 
-    /// Converts the kernels to communications.
-    fn record(mut self, ranks: &mut [RankSummary], used: &[BTreeSet<usize>]) {
+    /// Converts the kernels to communications. Those of communicators keep their sizes, and are
+    /// put back as they were if none of their kind fits.
+    fn record(
+        mut self,
+        ranks: &mut [RankSummary],
+        mut used: Vec<BTreeSet<usize>>,
+        named: &[NamedComms],
+    ) {
         self.collectives
             .sort_by_key(|one| (one.end_ns, one.sides[0]));
         let mut added: Vec<Vec<(Communication, StepIdx)>> = vec![vec![]; ranks.len()];
@@ -606,7 +653,7 @@ impl Found {
                     }
                 };
                 let times = (kernel.start_ns, kernel.end_ns);
-                let communication = Communication {
+                let unknown = Communication {
                     node: kernel.node,
                     peers,
                     name: kernel.name,
@@ -622,11 +669,30 @@ impl Found {
                     on_device: true,
                     extent: CommExtent::from_node(kernel.node, times),
                 };
+                let known = named[*rank].get(&kernel.node);
+                let communication = known.map_or(unknown, |known| Communication {
+                    peers,
+                    seq: unknown.seq,
+                    ..*known
+                });
                 added[*rank].push((communication, kernel.step));
             }
         }
-        for ((summary, added), used) in ranks.iter_mut().zip(added).zip(used) {
-            summary.add_inferred(added, used);
+        for (rank, summary) in ranks.iter_mut().enumerate() {
+            let (added, used) = (&mut added[rank], &mut used[rank]);
+            let of = |kernel: &UnrecordedKernel| (kernel.stream, KindClass::of(kernel.kind));
+            let fitting = used.iter().map(|at| of(&summary.unrecorded[*at]));
+            let fitting: BTreeSet<(i64, KindClass)> = fitting.collect();
+            for (at, kernel) in summary.unrecorded.iter().enumerate() {
+                if kernel.stream <= FIRST_NAMED_STREAM
+                    && !fitting.contains(&of(kernel))
+                    && let Some(known) = named[rank].get(&kernel.node)
+                {
+                    added.push((*known, kernel.step));
+                    used.insert(at);
+                }
+            }
+            summary.add_inferred(std::mem::take(added), used);
         }
     }
 }

@@ -16,7 +16,7 @@ pub use problems::{JoinProblem, JoinProblemKind, ProblemExample, rank_list};
 
 use super::inferred::{TimedComm, shift_of};
 use super::stated_steps::shift_by_steps;
-use super::{Communication, Peers, RankSummary};
+use super::{Communication, GroupIdentity, Peers, RankSummary};
 use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankIdx, UnixNs};
 use problems::Problems;
 use std::collections::{BTreeMap, BTreeSet};
@@ -572,13 +572,23 @@ fn differs(ranks: &[RankSummary], members: &[MatchMember]) -> Option<Mismatch> {
     {
         return Some(Mismatch::Recorded);
     }
+    // of an inferred collective, some ranks may have a size from a log
+    let is_inferred = |summary: &RankSummary, one: &Communication| match one.peers {
+        Peers::Group(group) => matches!(
+            summary.groups.get(group.index()),
+            Some(GroupIdentity::Inferred(_))
+        ),
+        Peers::Peer(_) => false,
+    };
+    let mut pairs = pairs.filter(|((summary, one), (_, other))| {
+        one.is_sized == other.is_sized || !is_inferred(summary, one)
+    });
     if pairs
         .clone()
         .any(|((a, one), (b, other))| a.names.get(one.dtype) != b.names.get(other.dtype))
     {
         return Some(Mismatch::Dtype);
     }
-    let mut pairs = pairs;
     let is_other_size = pairs.any(|((_, one), (_, other))| one.in_bytes != other.in_bytes);
     is_other_size.then_some(Mismatch::Size)
 }

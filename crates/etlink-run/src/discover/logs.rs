@@ -22,7 +22,7 @@ pub struct LogFiles {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Keeps the plain file of a log that also exists compressed (`gunzip -k`).
+/// Keeps the plain file of a log that also exists compressed (`gunzip -k`). `all` is sorted.
 pub(crate) fn without_packed_logs(all: &[PathBuf]) -> LogFiles {
     let mut found = LogFiles::default();
     for path in all {
@@ -53,10 +53,11 @@ pub(crate) fn is_log(path: &Path) -> bool {
 
 /// Assigns logs to the ranks of runs: the log of a process to its trace. Returns the others; the first
 /// run has a note on them.
-pub(crate) fn pair_logs(runs: &mut [RunFiles], logs: Vec<PathBuf>) -> Vec<PathBuf> {
+pub(crate) fn pair_logs(runs: &mut [RunFiles], mut logs: Vec<PathBuf>) -> Vec<PathBuf> {
     if runs.is_empty() || logs.is_empty() {
         return logs;
     }
+    logs.sort();
     let mut of_process: BTreeMap<i64, Vec<(String, PathBuf)>> = BTreeMap::new();
     let mut rest = vec![];
     for path in without_packed_logs(&logs).logs {
@@ -105,4 +106,21 @@ pub fn ignored_note(logs: usize, next_to: &str) -> Diagnostic {
     ignored.advise(
         "for bandwidths, put logs in their own folder and pass the folder to `etlink ranks`",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_copies_are_left_out_in_any_order() {
+        let paths = |names: &[&str]| -> Vec<PathBuf> { names.iter().map(PathBuf::from).collect() };
+        for names in [
+            ["b/x.log", "b/x.log.gz", "a/x.log", "a/x.log.gz"],
+            ["a/x.log.gz", "b/x.log.gz", "b/x.log", "a/x.log"],
+        ] {
+            let rest = pair_logs(&mut [RunFiles::default()], paths(&names));
+            assert_eq!(rest, paths(&["a/x.log", "b/x.log"]), "{names:?}");
+        }
+    }
 }

@@ -189,7 +189,7 @@ fn each_clause_of_a_finding_holds() {
             may_wait,
             "{sentence}"
         );
-        let slowed = figures.host_slowed && !may_wait && !is_paced;
+        let slowed = figures.host_slowed && !may_wait;
         assert_eq!(says("recording slowed the host"), slowed, "{sentence}");
         let hangs = finding.inferred && !rule.inferred && !may_wait && !slowed && !is_paced;
         assert_eq!(says("depends on inferred waits"), hangs, "{sentence}");

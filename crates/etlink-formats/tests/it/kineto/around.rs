@@ -433,3 +433,18 @@ fn a_trace_of_jax_is_called_one() {
     let both = text.replace("{}]", &format!("{}]", op("aten::mm", 4)));
     assert_eq!(ops(&read(both)), ["aten::mm"]);
 }
+
+#[test]
+fn a_recording_began_with_its_first_range() {
+    let range = |at: u32| op("PyTorch Profiler (0)", at).replace("cpu_op", "Trace");
+    let few = vec![op("n", 9)];
+    // more than a chunk
+    let many: Vec<String> = (0..4_000).map(|at| op("n", at)).collect();
+    for between in [few, many] {
+        for [first, second] in [[1, 16], [16, 1]] {
+            let events = [&[range(first)], &between[..], &[range(second)]].concat();
+            let trace = read(format!("{{\"traceEvents\": [{}]}}", events.join(",")));
+            assert_eq!(trace.recorded_from, Some(TimeNs(1_000)), "{first} {second}");
+        }
+    }
+}

@@ -175,43 +175,75 @@ fn a_recording_may_begin_and_end_elsewhere() {
     assert_eq!(left, [3, 2, 3, 1]);
 }
 
+/// Names the communicator of all kernels of a rank.
+fn name_communicator(summary: &mut RankSummary) {
+    let identity = GroupIdentity::Communicator("0x7f".to_owned(), 4);
+    summary.groups.push(identity);
+    let used = (0..summary.unrecorded.len()).collect();
+    let named = summary.unrecorded.iter().map(|kernel| {
+        let times = (kernel.start_ns, kernel.end_ns);
+        let communication = Communication {
+            node: kernel.node,
+            name: kernel.name,
+            peers: Peers::Group(GroupIdx::new(0)),
+            kind: kernel.kind,
+            dtype: Default::default(),
+            in_split: Default::default(),
+            in_bytes: 64,
+            bytes: 64,
+            is_sized: true,
+            seq: None,
+            start_ns: kernel.start_ns,
+            end_ns: kernel.end_ns,
+            on_device: true,
+            extent: CommExtent::from_node(kernel.node, times),
+        };
+        (communication, StepIdx::NONE)
+    });
+    let named: Vec<_> = named.collect();
+    summary.add_inferred(named, &used);
+}
+
 #[test]
 fn a_communicator_that_one_rank_does_not_name_is_joined_by_ends() {
     let mut ranks = DrawnRun::SMALL.draw(&mut Draw(5));
-    for summary in &mut ranks[..3] {
-        let identity = GroupIdentity::Communicator("0x7f".to_owned(), 4);
-        summary.groups.push(identity);
-        let used = (0..summary.unrecorded.len()).collect();
-        let named = summary.unrecorded.iter().map(|kernel| {
-            let times = (kernel.start_ns, kernel.end_ns);
-            let communication = Communication {
-                node: kernel.node,
-                name: kernel.name,
-                peers: Peers::Group(GroupIdx::new(0)),
-                kind: kernel.kind,
-                dtype: Default::default(),
-                in_split: Default::default(),
-                in_bytes: 64,
-                bytes: 64,
-                is_sized: true,
-                seq: None,
-                start_ns: kernel.start_ns,
-                end_ns: kernel.end_ns,
-                on_device: true,
-                extent: CommExtent::from_node(kernel.node, times),
-            };
-            (communication, StepIdx::NONE)
-        });
-        let named: Vec<_> = named.collect();
-        summary.add_inferred(named, &used);
-    }
+    ranks[..3].iter_mut().for_each(name_communicator);
     let mut all = ranks.clone();
     assert_eq!(infer_collectives(&mut all), 8);
     assert_eq!(unmatched_reason(&all), None);
+    // sizes are kept, and a kernel without a size does not contradict them
+    let sized = |rank: &RankSummary| rank.communications.iter().all(|one| one.bytes == 64);
+    assert!(all[..3].iter().all(sized));
+    let join = join_ranks(&all);
+    assert!(join.matches.iter().all(|one| one.differs.is_none()));
     // nothing is taken from ranks that all name it
     ranks.pop();
     assert_eq!(infer_collectives(&mut ranks), 0);
     assert!(ranks.iter().all(|rank| rank.communications.len() == 8));
+}
+
+#[test]
+fn a_communicator_is_kept_if_other_kernels_do_not_fit() {
+    let mut named = DrawnRun::SMALL.draw(&mut Draw(5));
+    named.truncate(2);
+    named.iter_mut().for_each(name_communicator);
+    let others = DrawnRun::SMALL.draw(&mut Draw(6));
+    // kernels of other kinds on a rank that names it, alike ones there, and alike ones elsewhere
+    let mut message = others[0].unrecorded[0];
+    message.kind = CollectiveKind::Send;
+    let mut with_message = named.clone();
+    with_message[0].unrecorded.push(message);
+    let mut with_alike = named.clone();
+    with_alike[1].unrecorded = others[1].unrecorded.clone();
+    let with_other = [&named[..], &others[2..3]].concat();
+    for mut ranks in [with_message, with_alike, with_other] {
+        let known = ranks.clone();
+        assert_eq!(infer_collectives(&mut ranks), 0);
+        for (rank, known) in ranks.iter().zip(known) {
+            assert_eq!(rank.communications, known.communications);
+            assert_eq!(rank.unrecorded, known.unrecorded);
+        }
+    }
 }
 
 #[test]
