@@ -1,5 +1,6 @@
-//! Analyses of linked traces: one definition for each question people profile for. [`findings`] are causes of
-//! lost time with their gains, [`hta`] has HTA's definitions of figures, [`predict`] other sizes and devices.
+//! Analyses of linked traces: one definition for each question people profile for. [`findings`] has
+//! causes of lost time with their gains, [`hta`] HTA's definitions of figures, and [`predict`] the
+//! work and times of runs with other sizes or on other devices.
 //!
 //! ```text
 //! LinkedTrace ─ Rows (classified by Rules) ─┬─ breakdown    device time by class, idle, overlap

@@ -108,7 +108,7 @@ codes! {
     StepsDiffer = Info;
     /// The offset between the clocks of ranks is unknown, unchecked or contradicted.
     ClockUncertain = Warning;
-    /// Collectives waited for a rank whose recording began later.
+    /// Communications waited for a rank whose recording began later.
     StartSkew = Info;
     // traces of a rank
     /// The clock of a device differs from the host's and was aligned.

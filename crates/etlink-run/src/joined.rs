@@ -107,7 +107,7 @@ impl JoinedRun {
         lacks
     }
 
-    /// Returns the fact that collectives took longer because recordings began apart.
+    /// Returns the fact that communications took longer because recordings began apart.
     pub fn start_skew_note(&self) -> Option<Diagnostic> {
         let skews = self.collective_skews();
         let (apart, others): (Vec<_>, Vec<_>) = skews.iter().partition(|skew| skew.started_apart());
@@ -118,7 +118,7 @@ impl JoinedRun {
             "start skew: {} of {} waited for a rank whose recording began later (longest{}: {} {}, {}, for \
              rank {}): mean kernel times and bandwidths leave these waits out",
             apart.len(),
-            text::count(skews.len() as u64, "collective"),
+            text::count(skews.len() as u64, "communication"),
             if is_most_of_all { "" } else { " of these" },
             most.kind,
             most.number,

@@ -45,10 +45,8 @@ pub(crate) fn without_packed_logs(all: &[PathBuf]) -> LogFiles {
 /// Returns true if a file is a log under the plugin's own name.
 pub(crate) fn is_log(path: &Path) -> bool {
     has_ending(path, &[".log"])
-        && match input::open(path, &Progress::hidden()) {
-            Ok(input) => input.kind == InputKind::NcclInspector,
-            Err(_) => false,
-        }
+        && input::open(path, &Progress::hidden())
+            .is_ok_and(|input| input.kind == InputKind::NcclInspector)
 }
 
 /// Assigns logs to the ranks of runs: the log of a process to its trace. Returns the others; the first
