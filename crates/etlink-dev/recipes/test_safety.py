@@ -117,9 +117,15 @@ class Ends(Safety):
         self.assert_steps(self.manifest()["ranks"][0], (3, 4))
 
     def test_a_process_that_ends_while_the_command_does(self):
+        self.assert_left_whole("")
+
+    def test_a_process_that_ends_long_after_its_last_function(self):
+        self.assert_left_whole("late")
+
+    def assert_left_whole(self, when: str):
         lives = self.folder / "lives"
         waits = f"while ! test -e {lives}; do sleep 0.05; done\n"
-        script = self.script("starts.sh", f"python {PROGRAMS}/lingering.py 8 {lives} >printed 2>&1 &\n{waits}")
+        script = self.script("starts.sh", f"python {PROGRAMS}/lingering.py 8 {lives} {when} >printed 2>&1 &\n{waits}")
         process = self.start(SCHEDULE + " --gzip", f"sh {script}")
         _, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, err)

@@ -74,18 +74,27 @@ def is_only_holder(descriptor):
         return False
 
 
-def remove_folder(work, held):
-    """Removes the work folder if nothing else is in it and no other process needs it."""
+def leave_folder(work, held):
+    """Holds the work folder no more, and removes it if nothing else is in it and no other process needs it."""
     with locked(work):
-        if not set(os.listdir(work)) <= {"lock", "running", "job", "trigger.json", "plan.json", "end.json"}:
+        # before the next process looks
+        try:
+            remove_folder(work, held)
+        finally:
+            if held is not None:
+                attempt(held.close)
+
+
+def remove_folder(work, held):
+    if not set(os.listdir(work)) <= {"lock", "running", "job", "trigger.json", "plan.json", "end.json"}:
+        return
+    running = os.path.join(work, "running")
+    if os.path.exists(running):
+        if held is None or not is_only_holder(held):
             return
-        running = os.path.join(work, "running")
-        if os.path.exists(running):
-            if held is None or not is_only_holder(held):
-                return
-        for name in os.listdir(work):
-            os.remove(os.path.join(work, name))
-        os.rmdir(work)
+    for name in os.listdir(work):
+        os.remove(os.path.join(work, name))
+    os.rmdir(work)
 
 
 def write_whole(path, text):

@@ -91,7 +91,11 @@ def leave(session):
     """The process ends; its launcher may have ended before it, and so writes the manifest no more."""
     session.leave()
     settings = session.settings
-    if os.getpid() != session.report.pid or is_left_to_launcher(settings["hook"]):
+    if os.getpid() != session.report.pid:
+        return
+    if is_left_to_launcher(settings["hook"]):
+        # the launcher holds the folder until it has read the report
+        session.report.release_folder()
         return
     if session.made:
         session.note_end()
@@ -156,6 +160,8 @@ def stay(session, error):
     if report.counter is None:
         # the launcher has ended, so that all was removed
         attempt(report.restore)
+    elif report.held is None:
+        attempt(report.hold_folder)
     notes, became = report.content["notes"], became_another(session)
     if became in notes:
         notes.remove(became)

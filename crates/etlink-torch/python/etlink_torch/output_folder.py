@@ -49,6 +49,3 @@ class OutputFolder:
     def leave(self):
         """Removes what only the recording needed, and the work folder if no other rank uses it."""
         self.report.remove()
-        held, self.report.held = self.report.held, None
-        if held is not None:
-            attempt(held.close)

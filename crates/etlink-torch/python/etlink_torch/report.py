@@ -12,7 +12,7 @@ import socket
 import threading
 
 from .descriptors import OwnFile
-from .files import hold_shared, is_only_holder, locked, remove_folder, write_whole
+from .files import hold_shared, is_only_holder, leave_folder, locked, write_whole
 from .guard import attempt, is_programs, silent
 from .process import environment, local_world
 from .signals import deferred
@@ -176,12 +176,12 @@ class Report:
     def hold(self):
         """The program closes what it does not know: the lock that keeps the work folder, too."""
         if self.held is not None and not self.held.is_ours():
-            self.held = hold_shared(os.path.join(self.folder, "running"))
+            self.hold_folder()
 
     def restore(self):
         """What `remove` has removed: the process goes on after all."""
         os.makedirs(self.folder, exist_ok=True)
-        self.held = hold_shared(os.path.join(self.folder, "running"))
+        self.hold_folder()
         self.open_counter()
         if self.content["rank"] is not None:
             self.take(self.content["rank"])
@@ -197,7 +197,18 @@ class Report:
         own = [self.path(ending) for ending in ("json", "steps", "armed", "alive", "forked")]
         for path in (*own, *rings, *claims):
             attempt(os.remove, path)
-        attempt(remove_folder, self.folder, self.held)
+        held, self.held = self.held, None
+        attempt(leave_folder, self.folder, held)
+
+    def release_folder(self):
+        """The work folder is kept for this process no more: it may end long after it has left."""
+        held, self.held = self.held, None
+        if held is not None:
+            attempt(held.close)
+
+    def hold_folder(self):
+        """Raises if the folder is not there."""
+        self.held = hold_shared(os.path.join(self.folder, "running"))
 
     def claims(self):
         path = os.path.join(self.folder, "rank_{}".format(self.content["rank"]))
