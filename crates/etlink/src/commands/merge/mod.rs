@@ -87,7 +87,9 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let printed = if json {
         json_text(&report).and_then(|text| print_text(&text))
     } else {
-        print_report(&show::merge_summary(&report.ranks, &report.runs))
+        let printed = print_report(&show::merge_summary(&report.ranks, &report.runs));
+        show::print_run_notes(&report.runs);
+        printed
     };
     // the files are written: no trace has the data that they lack
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);

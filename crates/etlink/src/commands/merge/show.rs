@@ -58,10 +58,14 @@ pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &Merge
     }
 }
 
-/// Prints notes, and returns the summary: a line per rank, common figures, and failures.
-pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> String {
+/// Prints notes on the runs: what is left to do stays on the screen.
+pub(super) fn print_run_notes(joined: &[MergedRun]) {
     let of_runs = joined.iter();
     notes::print_of_runs(of_runs.map(|run| (&run.run[..], run.diagnostics.clone())));
+}
+
+/// Prints notes on ranks, and returns the summary: a line per rank, common figures, and failures.
+pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> String {
     let mut rows = FactRows::default();
     let mut errors = String::new();
     let mut of_ranks: Vec<Diagnostic> = vec![];
