@@ -7,7 +7,7 @@ use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
 use crate::text::file_name;
-use etlink_model::{Diagnostic, DurationNs, GlobalRank, diagnostic};
+use etlink_model::{Diagnostic, DurationNs, diagnostic};
 use etlink_torch::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,18 +72,9 @@ pub struct RunFiles {
 }
 
 impl RankFiles {
-    /// Returns the rank if its label states it, which is otherwise the name of a file.
-    pub(crate) fn labelled_rank(&self) -> Option<GlobalRank> {
-        let rank = self.rank.filter(|rank| self.label == rank.to_string());
-        rank.map(GlobalRank)
-    }
-
     /// Adds the rank, or the file of an unknown rank, to a diagnostic as its subject.
     pub fn subject_of(&self, told: Diagnostic) -> Diagnostic {
-        match self.labelled_rank() {
-            Some(rank) => told.of_rank(rank),
-            None => told.of_file(&self.label),
-        }
+        told.of_label(&self.label)
     }
 }
 
