@@ -79,4 +79,5 @@ fn left_out(entry: RankEntry<'_>, error: &RunError) -> Diagnostic {
         "{rank} is left out of the join: {}",
         text::error_chain(error)
     )
+    .of_label(entry.label())
 }
