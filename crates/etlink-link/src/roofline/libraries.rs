@@ -114,6 +114,7 @@ const WHOLE: &[WholeOp] = &[
     // its result, as large as the first argument, is no argument
     whole("aiter::rms_norm", Reduction, &[0, 1], &[0]),
     whole("aiter::rmsnorm2d_fwd", Reduction, &[0, 1], &[0]),
+    whole("aiter::_groupnorm_run", Reduction, &[0, 2, 3], &[0]),
     whole("aiter::rmsnorm", Reduction, &[1, 2], &[0]),
     whole("aiter::add_rmsnorm", Reduction, &[1, 2, 4], &[0, 3]),
     whole("aiter::rms_norm_cu", Reduction, &[1, 2], &[0]),
