@@ -262,6 +262,34 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
     }
 }
 
+/// All communication of these runs is of one kind.
+#[test]
+fn hidden_communication_gains_as_much_by_name_as_by_finding() {
+    let tool = Tool::new();
+    for name in [
+        "ddp2-2.15.0",
+        "ddp2-2.4.1",
+        "ddp2_gloo-2.15.0",
+        "ddp2_gloo-2.3.1",
+        "ddp2_race-2.15.0",
+    ] {
+        let run = pairs().join(name).display().to_string();
+        let found = tool.run(&format!("findings {run} --json")).exits(0);
+        let found = found.only_run()["findings"].clone();
+        let mut findings = found.as_array().expect("findings").iter();
+        let exposed = findings.find(|one| one["kind"] == "exposed_communication");
+        let gain = exposed.and_then(|one| one["gain_share"].as_f64());
+        let asked = format!("replay {run} --what-if overlap-comm --json");
+        let step = tool.run(&asked).exits(0).only_run()["step"].clone();
+        let ns = |key: &str| step[key].as_f64().expect("a step");
+        let asked = 1.0 - ns("ns") / ns("unchanged_ns");
+        assert!(
+            (gain.expect("a finding") - asked).abs() < 0.005,
+            "{name}: {gain:?} {asked}"
+        );
+    }
+}
+
 /// Generates two workers of Gloo next to a thread on which no op waits for them.
 fn workers_of_gloo() -> Vec<u8> {
     let mut draw = TraceBuilder::default();
