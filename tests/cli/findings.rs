@@ -142,7 +142,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", rank_of_two(0, 1).kineto());
     tool.file("run/kineto_trace_1.json", rank_of_two(1, 4).kineto());
-    let finding = "Late rank 1: 3.00 ms of 5.00 ms (60 %)";
+    let finding = "Longer work on rank 1: 3.00 ms of 5.00 ms (60 %)";
     let text = tool.run("findings run").exits(0);
     text.says("gains refer to the step, 5.000 ms").says(finding);
     tool.run("analyze run").exits(0).says(finding);
@@ -155,7 +155,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     // one requested table is printed alone
     for one in ["--table steps", "--csv"] {
         let text = tool.run(&format!("analyze run {one}")).exits(0);
-        assert!(!text.stdout.contains("Late rank"));
+        assert!(!text.stdout.contains("Longer work"));
     }
 }
 
