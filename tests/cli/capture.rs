@@ -85,6 +85,48 @@ fn analyses_see_ops_and_work_through_graph_launches() {
     );
 }
 
+/// SGLang writes a folder of captures, of all ranks and batch sizes, beside the traces.
+#[test]
+fn a_folder_of_captures_beside_the_trace_is_found() {
+    let tool = Tool::new();
+    traces(&tool);
+    let capture = tool.read("capture.json");
+    std::fs::remove_file(tool.path("capture.json")).expect("removes");
+    for name in ["run/capture_traces/bs32.json", "other/bs32.json"] {
+        tool.file(name, &capture);
+    }
+    tool.file("run/capture_traces/notes.txt", "no trace");
+    tool.file("run/rank0.json", tool.read("replay.json"));
+    let ops = |line: &str| {
+        let run = tool.run(&format!("{line} --json")).exits(0).only_run();
+        let ranks = run["ranks"].as_array().expect("ranks");
+        assert_eq!(ranks.len(), 1, "{line}");
+        let names = ranks[0]["ops"].as_array().expect("rows").iter();
+        let names = names.map(|row| row["op"].as_str().unwrap_or("").to_owned());
+        (names.collect::<Vec<_>>(), run)
+    };
+    let carried = ["aten::addmm", "aten::relu"];
+    for line in [
+        "ops run/rank0.json",
+        "ops run",
+        "ops replay.json --capture other",
+    ] {
+        assert_eq!(ops(line).0, carried, "{line}");
+    }
+    // what is no trace is said, and does no harm
+    let (_, run) = ops("ops run/rank0.json");
+    let codes = run["ranks"][0]["diagnostics"]
+        .as_array()
+        .expect("list")
+        .iter();
+    assert_eq!(
+        codes.filter(|one| one["code"] == "capture_unused").count(),
+        1
+    );
+    tool.run("ops replay.json --capture run/capture_traces")
+        .exits(0);
+}
+
 #[test]
 fn kernels_of_a_graph_launch_bear_op_and_shapes_of_the_capture() {
     let tool = Tool::new();
@@ -95,8 +137,8 @@ fn kernels_of_a_graph_launch_bear_op_and_shapes_of_the_capture() {
         .json();
     let figures = &told["report"]["capture"];
     assert_eq!(
-        (&figures["complete"], &figures["carried"], &told["capture"]),
-        (&1.into(), &2.into(), &"capture.json".into())
+        (&figures["complete"], &figures["carried"], &told["captures"]),
+        (&1.into(), &2.into(), &serde_json::json!(["capture.json"]))
     );
     let merged: serde_json::Value = serde_json::from_slice(&tool.read("out.json")).expect("JSON");
     let rows: Vec<_> = merged["nodes"]

@@ -23,7 +23,9 @@ fn merged_json_is_replayed_nearly_as_its_two_traces() {
         let tool = linked(run);
         let makespan = |file: &str| {
             let ran = tool.run(&format!("replay {file} --json")).exits(0);
-            ran.runs()[0]["figures"]["replayed_ns"].as_f64().expect("a time")
+            ran.runs()[0]["figures"]["replayed_ns"]
+                .as_f64()
+                .expect("a time")
         };
         let (graph, tree) = (makespan("x.et"), makespan("x.json"));
         assert!((tree - graph).abs() < 0.01 * graph, "{run}: {tree} {graph}");

@@ -879,7 +879,7 @@ fn times_that_no_trace_should_have_do_no_harm() {
         "ranks run --allow-mismatch",
         "replay run --allow-mismatch --critical-path --scale kind=collective=9",
     ] {
-        tool.run(line).exits(1).notes(
+        tool.run(line).exits(0).notes(
             "its device trace is truncated and lacks collectives that other ranks have with it",
         );
     }

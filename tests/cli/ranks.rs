@@ -621,6 +621,11 @@ fn collectives_of_plain_gloo_are_counted_with_the_reason() {
     tool.run(&format!("{merge} --strict"))
         .exits(1)
         .says(problem);
+    // a range may be several nodes of a file
+    let found = tool.run("check out --json").exits(0).json();
+    let files = found["files"].as_array().expect("files").iter();
+    let counts = files.filter_map(|file| file["findings"][0]["count"].as_u64());
+    assert_eq!(counts.sum::<u64>(), 8, "{found}");
     let check = "check out/ddp2_gloo-2.15.0.0.et";
     tool.run(check)
         .exits(0)
@@ -1077,11 +1082,10 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     put(&tool, &RUN);
     let whole = draw(RUN[2]);
     tool.file("run/kineto_trace_2.json", &whole[..whole.len() * 6 / 10]);
-    let ran = tool.run("merge run -o out --for astra-sim").exits(0);
     let cut = "the device trace of rank 2 is truncated: the missing part";
     // its first collectives would show little, and its missing ones would fix the others in place
     let left_out = "rank 2 is left out: its device trace is truncated and lacks collectives that other ranks have";
-    tool.run("findings run").exits(1).says(cut).notes(left_out);
+    tool.run("findings run").exits(1).notes(left_out);
     // a call that is missing in the middle would pair each later call with another one
     tool.run("ranks run")
         .exits(1)
@@ -1119,16 +1123,29 @@ fn a_rank_that_is_cut_keeps_what_it_has() {
     tool.run("ranks run --strict")
         .exits(1)
         .notes("note: rank 2 is left out: run/kineto_trace_2.json: refused under --strict: damage");
+    let merge = "merge run --for astra-sim --overwrite -o out";
+    let merged = tool.run(&format!("{merge} --json")).exits(1).runs();
+    let told = merged[0]["diagnostics"].as_array().expect("a list");
+    let told: Vec<_> = told
+        .iter()
+        .map(|one| (&one["code"], &one["ranks"]))
+        .collect();
     assert!(
-        ran.stdout
-            .contains("is before or after the recording of rank 2")
-            && ran.stdout.contains("communication, unmatched"),
-        "{}",
-        ran.stdout
+        told.contains(&(&json!("rank_left_out"), &json!([2]))),
+        "{told:?}"
     );
+    assert_eq!(merged[0]["excluded"], json[0]["excluded"]);
+    tool.run("check out").exits(0);
+    // on request, the collectives that it has are joined
+    let merge = format!("{merge} --allow-mismatch");
+    tool.run(&merge).exits(0).says("communication, unmatched");
     let kept = sizes(&tool, "out/run.2.et").len();
     assert!((2..8).contains(&kept), "{kept}");
     assert_eq!(sizes(&tool, "out/run.0.et").len(), kept);
+    for command in ["ranks", "findings", "replay"] {
+        tool.run(&format!("{command} run --allow-mismatch"))
+            .exits(0);
+    }
     tool.run("check out").exits(0);
     tool.file("run/kineto_trace_2.json", "this is no trace");
     tool.run("merge run -o none --for astra-sim")

@@ -183,15 +183,26 @@ fn what_is_left_to_do_is_said_at_the_end() {
     assert!(!quiet.contains("network.yml"), "{quiet}");
 }
 
+/// Returns the message on the network of a run.
+fn network_note(run: &serde_json::Value) -> &str {
+    let told = run["diagnostics"].as_array().expect("a list");
+    let mut of_network = told.iter().filter(|one| one["code"] == "network_assumed");
+    of_network
+        .next()
+        .and_then(|one| one["message"].as_str())
+        .expect("a note")
+}
+
 #[test]
 fn the_network_is_that_of_the_run() {
     let tool = Tool::new();
     let merged = tool
         .run("merge {pairs}/fsdp2-2.15.0 -o out --for astra-sim --json")
         .exits(0)
-        .notes("fitted to 18 transfers")
-        .json();
-    let network = &merged["runs"][0]["network"];
+        .runs();
+    let note = network_note(&merged[0]);
+    assert!(note.contains("fitted to 18 transfers"), "{note}");
+    let network = &merged[0]["network"];
     assert_eq!(network["used"], 18);
     let kinds = network["kinds"].as_array().expect("kinds");
     let count: u64 = kinds.iter().filter_map(|kind| kind["count"].as_u64()).sum();
@@ -225,8 +236,9 @@ fn groups_of_two_speeds_are_two_levels() {
     let tool = Tool::new();
     let traces = pairs().join("../two-hosts");
     let merge = format!("merge {} --json -o out --for astra-sim", traces.display());
-    let merged = tool.run(&merge).exits(0).notes("has two levels").json();
-    let network = &merged["runs"][0]["network"];
+    let run = &tool.run(&merge).exits(0).runs()[0];
+    assert!(network_note(run).contains("has two levels"), "{run}");
+    let network = &run["network"];
     let levels = network["levels"].as_array().expect("levels");
     assert_eq!(levels.len(), 2);
     let figure = |level: usize, key: &str| levels[level][key].as_f64().expect("a figure");

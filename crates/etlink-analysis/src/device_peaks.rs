@@ -222,7 +222,8 @@ mod tests {
         for line in table_lines() {
             let peaks = DevicePeaks::from_line(line);
             let peaks = peaks.unwrap_or_else(|| panic!("{line}"));
-            assert!(peaks.tflops(Precision::Fp16).is_some(), "{line}");
+            let rates = [Precision::Fp16, Precision::Bf16].map(|precision| peaks.tflops(precision));
+            assert_ne!(rates, [None, None], "{line}");
             assert!(!peaks.sheet.is_empty(), "{line}");
             // missing figures must be written as `-`
             assert!(!peaks.sheet.contains("memory"), "{line}");
@@ -257,7 +258,7 @@ mod tests {
     fn names_that_are_like_an_unknown_one_are_listed() {
         let similar = DevicePeaks::names_like("NVIDIA H100");
         assert_eq!(similar, ["h100 nvl", "h100 pcie", "h100 80gb hbm3"]);
-        let all = DevicePeaks::names_like("TPU v5");
+        let all = DevicePeaks::names_like("Trainium 2");
         assert_eq!(all.len(), table_lines().count());
     }
 
@@ -285,6 +286,9 @@ mod tests {
             ("NVIDIA GeForce RTX 4090", Some((165.2, Some(1008.0)))),
             ("AMD Instinct MI300X VF", Some((1307.4, Some(5300.0)))),
             ("AMD Instinct MI250X", Some((191.5, Some(1638.4)))),
+            ("TPU v5 lite", Some((197.0, Some(819.0)))),
+            ("TPU v5p", Some((459.0, Some(2765.0)))),
+            ("TPU v6e", None),
             // no bf16 support
             ("Tesla V100-SXM2-32GB", None),
             ("NVIDIA GeForce RTX 4090 Laptop GPU", None),

@@ -14,7 +14,8 @@
 //! memory bound     duration of kernels whose memory time is the longer / duration of these kernels
 //! ```
 //! Work is known for ops with shapes, by [`etlink_link::roofline`]; for ops outside PyTorch
-//! (`aten::`), only if PyTorch counts them: no shape shows what `vllm::fused_moe` computes. Kernels
+//! (`aten::`), only if PyTorch counts them or their library is known: no shape shows what
+//! `vllm::moe_forward` computes, whose weights are no arguments. Kernels
 //! of graph launches have an op only with the trace of the capture. If less than [`ENOUGH`] is covered, there are no shares.
 //! Recomputed work counts each time, as in the HFU of others. Tensors that stay in caches need no
 //! memory: they cause shares above 1.
@@ -29,7 +30,9 @@ use crate::rules::RowClass;
 use crate::utilization::{Utilization, UtilizationWindow};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
-use etlink_link::roofline::{RooflineFormula, RooflineWork, op_work, row_op_texts, row_work};
+use etlink_link::roofline::{
+    RooflineFormula, RooflineWork, has_all_arguments, op_work, row_op_texts, row_work,
+};
 use etlink_model::{RowIdx, RowKind};
 use serde::Serialize;
 
@@ -205,7 +208,7 @@ pub(crate) fn is_known_by<'t>(
         RooflineFormula::None | RooflineFormula::Unknown => false,
         RooflineFormula::Copy => true,
         formula if formula.is_counted() => true,
-        _ => op().is_some_and(|name| name.starts_with("aten::")),
+        _ => op().is_some_and(has_all_arguments),
     }
 }
 

@@ -38,7 +38,8 @@ mod thread_work;
 mod trace;
 
 pub use device::capture::{
-    CaptureReport, CapturedOp, CapturedOps, begins_capture, carry_captured_ops, launches_graph,
+    CaptureReport, CapturedOp, CapturedOps, GraphCaptures, begins_capture, carry_captured_ops,
+    launches_graph,
 };
 pub use device::clocks::DeviceClock;
 pub use device::launch_queue::FullQueue;

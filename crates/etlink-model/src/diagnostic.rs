@@ -205,7 +205,7 @@ pub struct Diagnostic {
     /// Runs that the fact is about, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
-    /// Ranks that the fact is about; empty for all, or if the message names them.
+    /// Ranks that the fact is about; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<GlobalRank>,
     /// Files that the fact is about, for those of unknown rank.
@@ -279,6 +279,15 @@ impl Diagnostic {
         self
     }
 
+    /// Adds a rank as subject, by its label: a number, or the name of a file of unknown rank.
+    #[must_use]
+    pub fn of_label(self, label: &str) -> Diagnostic {
+        match label.parse() {
+            Ok(rank) => self.of_rank(GlobalRank(rank)),
+            Err(_) => self.of_file(label),
+        }
+    }
+
     /// Adds a file as subject.
     #[must_use]
     pub fn of_file(mut self, file: impl Display) -> Diagnostic {
@@ -340,10 +349,13 @@ impl Diagnostic {
         }
     }
 
-    /// Returns the names of the ranks and files before a message.
+    /// Returns the names of the ranks and files before a message that names none of them.
     fn subject_text(&self) -> String {
         let ranks = self.ranks.iter().map(|rank| format!("rank {rank}"));
         let names: Vec<String> = ranks.chain(self.files.iter().cloned()).collect();
+        if names.iter().any(|name| has_name(&self.message, name)) {
+            return String::new();
+        }
         // `rank 0 … rank 511` is only used for ranks without a gap
         let follow = self.files.is_empty()
             && self
@@ -358,6 +370,15 @@ impl Diagnostic {
             several => format!("{} traces ({}): ", several.len(), first_names(several)),
         }
     }
+}
+
+/// Returns true if a text contains a name that is no part of a longer one, as `rank 1` in `rank 12`.
+fn has_name(text: &str, name: &str) -> bool {
+    let mut found = text.match_indices(name);
+    found.any(|(at, _)| {
+        let rest = text[at + name.len()..].chars().next();
+        !rest.is_some_and(char::is_alphanumeric)
+    })
 }
 
 type FactMap<V> = IndexMap<Diagnostic, V, FxBuildHasher>;

@@ -97,10 +97,9 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
             &traces.flight,
             &traces.inspector,
             &traces.metrics,
-            &traces.capture,
             &traces.graph,
         ];
-        let of_rank = of_rank.into_iter().flatten();
+        let of_rank = of_rank.into_iter().flatten().chain(&traces.captures);
         not_copied.extend(of_rank.map(|path| path.display().to_string()));
         for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
             if let Some(path) = path {

@@ -26,6 +26,7 @@ pub use crate::run_files::{
     FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, unreadable_file,
 };
 
+use crate::captures::{CAPTURE_FOLDER, capture_traces};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
@@ -142,13 +143,16 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             Err(error) => return Err(error.into()),
         };
         let (mut files, mut written, mut packed) = (vec![], vec![], vec![]);
+        let mut captures = vec![];
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
             let path = entry.path.clone();
             // skips links to folders, which may form cycles
             if entry.is_folder {
-                if !is_work_folder(&path)? {
+                if entry.name() == CAPTURE_FOLDER {
+                    captures = capture_traces(&path)?;
+                } else if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.name()));
                 }
             } else if entry.name().as_encoded_bytes().starts_with(b"._") {
@@ -205,6 +209,9 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             run.diagnostics.extend(packed_note(packed));
         }
         for mut run in found {
+            for rank in run.ranks.iter_mut().filter(|rank| rank.device.is_some()) {
+                rank.captures.clone_from(&captures);
+            }
             unique_labels(&mut run.ranks);
             if !run.ranks.is_empty() {
                 runs.push(run);

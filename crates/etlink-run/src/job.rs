@@ -4,6 +4,7 @@ pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
 use crate::cancel::Cancelled;
+use crate::captures::OpenedCaptures;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
@@ -31,7 +32,7 @@ use etlink_model::{
 };
 use etlink_report::perfetto::TimelineRank;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -44,8 +45,8 @@ pub struct LinkJob {
     pub device: PathBuf,
     /// Process in the device trace's file; `None` for the only one.
     pub process: Option<i64>,
-    /// Device trace of the capture of the rank's graphs.
-    pub capture: Option<PathBuf>,
+    /// Device traces of the captures of the rank's graphs.
+    pub captures: Vec<PathBuf>,
     /// Dump of the rank's flight recorder.
     pub flight: Option<PathBuf>,
     /// Log of NCCL's inspector of the rank's process.
@@ -140,9 +141,9 @@ pub struct JobReport {
     pub host: Option<String>,
     /// File of the device trace.
     pub device: String,
-    /// File of the device trace recorded during capture.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capture: Option<String>,
+    /// Files of the device traces recorded during capture.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<String>,
     /// Written file.
     pub output: Option<String>,
     /// True if damage was found under `--strict`, so that nothing was written.
@@ -255,13 +256,9 @@ pub(crate) fn link_opened(
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
-    // the capture trace is opened first: a wrong file fails before gigabytes are read
+    // capture traces are opened first: a wrong file fails before gigabytes are read
     progress.phase("reading");
-    let capture = job
-        .capture
-        .as_ref()
-        .map(|path| open_capture(path, progress))
-        .transpose()?;
+    let captures = OpenedCaptures::open(&job.captures, progress)?;
     let JobTraces {
         host,
         mut device,
@@ -290,20 +287,22 @@ pub(crate) fn link_opened(
     trace.report.diagnostics.extend(log_note);
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
-    if let Some(capture) = capture {
-        let name = capture.name.clone();
-        // read only now, when linking has freed its working memory
-        let capture = read_device(capture, job.threads, true)?;
-        read += stopwatch.lap();
-        etlink_link::carry_captured_ops(&mut trace, &capture)
-            .map_err(|cause| RunError::unreadable(name, cause))?;
+    // read only now, when linking has freed its working memory
+    let captures = captures.read(job.threads, &mut trace)?;
+    read += stopwatch.lap();
+    if let Some(captures) = captures {
+        etlink_link::carry_captured_ops(&mut trace, captures);
         link += stopwatch.lap();
     }
     join_metrics(job, progress, &mut trace)?;
     let linked = JobReport {
         host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
-        capture: job.capture.as_ref().map(|path| path.display().to_string()),
+        captures: job
+            .captures
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
         output: None,
         // not an error: the report states the damage, and the caller decides what to print
         refused: job.strict && is_damaged(&trace.report),
@@ -776,13 +775,6 @@ pub(crate) fn expect_host(input: &InputFile) -> Result<(), RunError> {
         InputKind::HostTrace | InputKind::EtPlus => Ok(()),
         _ => Err(input.refuse_kind(WantedTrace::Host)),
     }
-}
-
-/// Opens the trace of a capture; refuses wrong kinds before reading.
-fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
-    let input = input::open(path, progress)?;
-    expect_device(&input, WantedTrace::Capture)?;
-    Ok(input)
 }
 
 /// Reads a host trace, including the tensors of its nodes if requested.

@@ -78,12 +78,20 @@ impl JoinedRun {
         }
     }
 
-    /// Returns for each rank, by place: true if it lacks a collective or message that others have
-    /// with it, or its device row, or has only the call while others have the transfer.
-    pub fn lacks_matches(&self) -> Vec<bool> {
+    /// Returns for each rank, by place: true if its device trace is truncated, and it lacks a
+    /// collective or message that others have with it, or its device row, or has only the call
+    /// while others have the transfer. False for all if every rank is one of these.
+    ///
+    /// Rows lost from the middle would pair calls with later calls of others. Work that a rank did
+    /// not record cannot become shorter, and would hold up all others.
+    pub fn cut_ranks(&self) -> Vec<bool> {
+        let mut lacks = vec![false; self.summaries.len()];
+        // few runs have such a rank, and finding it scans all members of all matches
+        if !self.summaries.iter().any(|summary| summary.is_cut) {
+            return lacks;
+        }
         let ranks = self.summaries.iter().map(|summary| summary.rank);
         let places: BTreeMap<GlobalRank, usize> = ranks.zip(0..).collect();
-        let mut lacks = vec![false; self.summaries.len()];
         for matched in &self.matches.matches {
             for rank in matched
                 .missing
@@ -104,6 +112,12 @@ impl JoinedRun {
                 calls.for_each(|member| lacks[member.rank.index()] = true);
             }
         }
+        for (lacks, summary) in lacks.iter_mut().zip(&self.summaries) {
+            *lacks &= summary.is_cut;
+        }
+        if lacks.iter().all(|is_cut| *is_cut) {
+            lacks.fill(false);
+        }
         lacks
     }
 
@@ -113,7 +127,7 @@ impl JoinedRun {
         let (apart, others): (Vec<_>, Vec<_>) = skews.iter().partition(|skew| skew.started_apart());
         let most = apart.iter().max_by_key(|skew| skew.skew_ns)?;
         let is_most_of_all = others.iter().all(|skew| skew.skew_ns < most.skew_ns);
-        Some(diagnostic!(
+        let note = diagnostic!(
             StartSkew,
             "start skew: {} of {} waited for a rank whose recording began later (longest{}: {} {}, {}, for \
              rank {}): mean kernel times and bandwidths leave these waits out",
@@ -124,7 +138,11 @@ impl JoinedRun {
             most.number,
             text::time(most.skew_ns),
             most.last
-        ))
+        );
+        let mut late: Vec<GlobalRank> = apart.iter().map(|skew| skew.last).collect();
+        late.sort_unstable();
+        late.dedup();
+        Some(late.into_iter().fold(note, Diagnostic::of_rank))
     }
 
     /// Returns the waits of ranks for others whose recordings began later.
@@ -167,6 +185,7 @@ pub fn stranger_note(rank: GlobalRank) -> Diagnostic {
         RankStranger,
         "no communication of rank {rank} matches another rank: its trace is probably from another run"
     )
+    .of_rank(rank)
 }
 
 /// Returns notes on clocks that may distort figures of late arrivals: unknown clocks, and clocks

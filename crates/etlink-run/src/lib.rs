@@ -47,6 +47,7 @@
 
 pub mod anonymous;
 mod cancel;
+mod captures;
 pub mod convert;
 mod device_readers;
 pub mod discover;
@@ -92,6 +93,7 @@ pub mod text;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};
+pub use captures::capture_traces;
 pub use error::{RunError, remedy_of};
 pub use file_error::{FileAction, FileError};
 pub use file_kind::is_folder;

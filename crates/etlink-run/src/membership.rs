@@ -4,6 +4,7 @@
 //! trace is [`Excluded`] with its name and a reason, and the remaining ones are processed.
 
 use crate::error::RunError;
+use crate::joined::JoinedRun;
 use crate::text;
 use etlink_link::ranks::{ExcludeReason, RankSummary, select_run};
 use etlink_model::{Diagnostic, Failure, GlobalRank, Setting, diagnostic};
@@ -55,10 +56,8 @@ impl Excluded {
         }
     }
 
-    /// Creates the exclusion of a rank whose truncated device trace lacks collectives that others
-    /// have with it. Its unrecorded part cannot change in a what-if, and would keep the others
-    /// unchanged.
-    pub fn cut(label: &str) -> Excluded {
+    /// Creates the exclusion of one of [`JoinedRun::cut_ranks`].
+    fn cut(label: &str) -> Excluded {
         Excluded {
             label: label.to_owned(),
             reason: Exclusion::Cut,
@@ -88,6 +87,7 @@ impl Excluded {
     pub fn diagnostic(&self) -> Diagnostic {
         let rank = text::rank(&self.label);
         let left_out = diagnostic!(RankLeftOut, "{rank} is left out: {}", self.message);
+        let left_out = left_out.of_label(&self.label);
         if self.can_be_allowed() {
             left_out.advise(format!("{} includes it", Setting::AllowMismatch))
         } else {
@@ -103,10 +103,8 @@ impl Excluded {
                 reason,
                 ExcludeReason::SameRank | ExcludeReason::SameTrace { .. }
             ),
-            Exclusion::Unreadable
-            | Exclusion::Damaged
-            | Exclusion::Cut
-            | Exclusion::RankUnknown => false,
+            Exclusion::Cut => true,
+            Exclusion::Unreadable | Exclusion::Damaged | Exclusion::RankUnknown => false,
         }
     }
 
@@ -119,6 +117,7 @@ impl Excluded {
             Setting::AllowMismatch,
             self.message
         )
+        .of_label(&self.label)
     }
 }
 
@@ -135,8 +134,9 @@ pub trait RunMember {
 pub struct MembershipRule {
     /// True to include mismatching traces, except second traces of a rank, or a trace of two ranks.
     pub allow_mismatch: bool,
-    /// True if the ranks' numbers are needed, so that a trace of unknown rank is always excluded.
-    /// Otherwise it is excluded only if other traces have ranks.
+    /// True if results are of the joined ranks, so that a trace of unknown rank and one of
+    /// [`JoinedRun::cut_ranks`] is always excluded. Otherwise the former is excluded only if other
+    /// traces have ranks.
     pub needs_rank: bool,
 }
 
@@ -204,7 +204,34 @@ impl<T: RunMember> Members<T> {
             }
             members.ranks.push(rank);
         }
+        if rule.needs_rank {
+            members.leave_out_cut(rule.allow_mismatch);
+        }
         members
+    }
+
+    /// Excludes [`JoinedRun::cut_ranks`], or notes their mismatch if it is allowed.
+    fn leave_out_cut(&mut self, allow_mismatch: bool) {
+        let summaries: Vec<_> = self.ranks.iter().filter_map(RunMember::summary).collect();
+        // before a join that most runs do not need
+        if summaries.len() < 2 || summaries.iter().all(|summary| !summary.is_cut) {
+            return;
+        }
+        let joined = JoinedRun::new(summaries.into_iter().cloned().collect(), false);
+        let mut is_cut = joined.cut_ranks().into_iter();
+        let mut cut = vec![];
+        self.ranks.retain(|rank| {
+            let is_cut = is_cut.next().unwrap_or(false);
+            if is_cut {
+                cut.push(Excluded::cut(rank.label()));
+            }
+            allow_mismatch || !is_cut
+        });
+        if allow_mismatch {
+            self.mismatches.extend(cut);
+        } else {
+            self.excluded.extend(cut);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use etlink_model::Failure;
 use std::path::PathBuf;
 
 /// Version of the results, increased whenever those of a command change.
-const VERSION: u32 = 16;
+const VERSION: u32 = 17;
 
 /// Work of a command per rank.
 pub struct RankJob {
@@ -113,10 +113,10 @@ pub(crate) fn cached_result<V: BorshSerialize + BorshDeserialize>(
     let (Some(cache), Some(settings)) = (&entry.set.options.cache, settings) else {
         return job();
     };
-    let paths = [&files.host, &files.device, &files.capture];
+    let paths = [&files.host, &files.device];
     let more = [&files.flight, &files.inspector, &files.metrics];
     let paths = paths.into_iter().chain(more).chain([&files.graph]);
-    let paths = paths.flatten();
+    let paths = paths.flatten().chain(&files.captures);
     // a written graph is read with its list of groups
     let graph = files.graph.as_ref().or(files.device.as_ref());
     let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));

@@ -6,6 +6,7 @@
 
 use crate::Progress;
 use crate::cancel::Cancellation;
+use crate::captures::capture_traces;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
@@ -22,7 +23,7 @@ use crate::membership::{self, Excluded, Members, MembershipRule, RunMember};
 use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::limit::enough_size;
 use crate::memory::watch::RankWatch;
-use crate::memory::{MemoryBudget, RankMemory, RankOperation, with_base};
+use crate::memory::{MemoryBudget, RankMemory, RankOperation, unpacked_size, with_base};
 use crate::merged;
 use crate::overhead::Overhead;
 use crate::read_cache::ReadCache;
@@ -75,8 +76,8 @@ pub struct RankTraces {
     pub host: Option<PathBuf>,
     /// Device trace.
     pub device: PathBuf,
-    /// Device trace recorded while the rank's graphs were captured.
-    pub capture: Option<PathBuf>,
+    /// Device traces recorded while the rank's graphs were captured.
+    pub captures: Vec<PathBuf>,
     /// Measurements next to the traces: metrics of kernels, latencies of requests, a workload card.
     pub measurements: Vec<PathBuf>,
 }
@@ -85,7 +86,7 @@ impl RankTraces {
     /// Returns the paths of all given traces.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let host = self.host.iter();
-        host.chain([&self.device]).chain(&self.capture)
+        host.chain([&self.device]).chain(&self.captures)
     }
 }
 
@@ -145,7 +146,7 @@ impl RunSource {
         Ok(RunSource::Rank(RankTraces {
             host: host.map(Path::to_owned),
             device: path.to_owned(),
-            capture: capture.map(Path::to_owned),
+            captures: capture.map_or(Ok(vec![]), capture_traces)?,
             measurements: measurements.to_vec(),
         }))
     }
@@ -800,7 +801,7 @@ impl<'s> RankEntry<'s> {
         let device = files.device.clone().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
             process: files.process,
-            capture: files.capture.clone(),
+            captures: files.captures.clone(),
             flight: files.flight.clone(),
             inspector: files.inspector.clone(),
             metrics: files.metrics.clone(),
@@ -1269,7 +1270,7 @@ pub fn thread_count(threads: usize) -> usize {
 fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     match source {
         RunSource::Folder(folder) => find_in_folder(folder, traces_only),
-        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, None)]),
+        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, &[])]),
         RunSource::Rank(traces) => find_traces(traces),
         RunSource::Files(paths) => {
             let runs = discover::sort_out_files(paths.clone())?;
@@ -1295,10 +1296,10 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
     let RankTraces {
         host,
         device,
-        capture,
+        captures,
         measurements,
     } = traces;
-    let mut run = RunFiles::one_rank(host.as_deref(), device, capture.as_deref());
+    let mut run = RunFiles::one_rank(host.as_deref(), device, captures);
     let (metrics, others) = sort_measurements(measurements)?;
     for rank in &mut run.ranks {
         rank.metrics.clone_from(&metrics);
@@ -1419,7 +1420,10 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         .ranks
         .iter()
         .filter(|other| other.device == files.device);
-    let mut memory = RankMemory::of(host, device).and(files.capture.as_deref());
+    // captures are read one after the other
+    let captures = files.captures.iter();
+    let largest = captures.max_by_key(|path| unpacked_size(path).unwrap_or(0));
+    let mut memory = RankMemory::of(host, device).and(largest.map(PathBuf::as_path));
     memory = memory.for_work(options.work);
     memory.is_recording = true;
     if files.process.is_some() {

@@ -1,12 +1,13 @@
 //! Files of a run and of its ranks, as discovered.
 
+use crate::captures::captures_beside;
 use crate::file_error::FileError;
 use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
 use crate::rank_rule::{FolderLayout, RankRule};
 use crate::text;
 use crate::text::file_name;
-use etlink_model::{Diagnostic, DurationNs, GlobalRank, diagnostic};
+use etlink_model::{Diagnostic, DurationNs, diagnostic};
 use etlink_torch::Rank;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,8 +28,8 @@ pub struct RankFiles {
     pub device: Option<PathBuf>,
     /// Process in the device trace's file, as identified there; `None` for the only one.
     pub process: Option<i64>,
-    /// Device trace recorded while graphs were captured, if given.
-    pub capture: Option<PathBuf>,
+    /// Device traces recorded while graphs were captured.
+    pub captures: Vec<PathBuf>,
     /// Dump of the rank's flight recorder, with descriptions of its collectives.
     pub flight: Option<PathBuf>,
     /// Log of NCCL's inspector of the rank's process.
@@ -71,18 +72,9 @@ pub struct RunFiles {
 }
 
 impl RankFiles {
-    /// Returns the rank if its label states it, which is otherwise the name of a file.
-    pub(crate) fn labelled_rank(&self) -> Option<GlobalRank> {
-        let rank = self.rank.filter(|rank| self.label == rank.to_string());
-        rank.map(GlobalRank)
-    }
-
     /// Adds the rank, or the file of an unknown rank, to a diagnostic as its subject.
     pub fn subject_of(&self, told: Diagnostic) -> Diagnostic {
-        match self.labelled_rank() {
-            Some(rank) => told.of_rank(rank),
-            None => told.of_file(&self.label),
-        }
+        told.of_label(&self.label)
     }
 }
 
@@ -109,7 +101,7 @@ impl RunFiles {
     }
 
     /// Returns a run of one rank, named after its device trace.
-    pub fn one_rank(host: Option<&Path>, device: &Path, capture: Option<&Path>) -> RunFiles {
+    pub fn one_rank(host: Option<&Path>, device: &Path, captures: &[PathBuf]) -> RunFiles {
         // the number of a descriptor would look like a rank
         let is_descriptor = ["/dev/fd", "/proc/self/fd"]
             .iter()
@@ -123,7 +115,11 @@ impl RunFiles {
             label,
             host: host.map(Path::to_owned),
             device: Some(device.to_owned()),
-            capture: capture.map(Path::to_owned),
+            captures: if captures.is_empty() {
+                captures_beside(device)
+            } else {
+                captures.to_vec()
+            },
             manifest: ManifestEntry::of_trace(device),
             ..RankFiles::default()
         };

@@ -152,8 +152,10 @@ pub struct LinkArgs {
     /// Device trace (Kineto, Nsight Systems, ROCm, JAX), also compressed; `-` is standard input
     #[arg(long, value_name = "KINETO")]
     pub device: Option<PathBuf>,
-    /// Kineto trace of the graph capture (ROCm), for ops and shapes of kernels of graph launches
-    #[arg(long, value_name = "KINETO")]
+    /// Kineto trace of the graph capture (ROCm), or folder of them, for ops of kernels of graph launches
+    ///
+    /// A folder `capture_traces` beside the device trace is found.
+    #[arg(long, value_name = "KINETO|DIR")]
     pub capture: Option<PathBuf>,
     /// Kernel metrics: the CSV of Nsight Compute (`ncu --csv --page raw`)
     #[arg(long, value_name = "CSV")]

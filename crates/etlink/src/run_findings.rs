@@ -11,8 +11,7 @@ use etlink_link::ranks::{RunSteps, step_definition, straggler_stats};
 use etlink_model::{Anomalies, Diagnostic, NodeIdx, RankIdx, UnixNs, diagnostic};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
-use etlink_run::membership::Excluded;
-use etlink_run::run::{RankEntry, RunResults};
+use etlink_run::run::RankEntry;
 
 /// Peak bytes per node until the report is done: in its rank's graph and again in the graph of all
 /// ranks, with latencies of edges and the lists of causes.
@@ -28,8 +27,6 @@ pub struct FoundRank {
     graph: ReplayGraph,
     causes: RankCauses,
     base_ns: UnixNs,
-    /// True if the device trace is truncated.
-    is_cut: bool,
     /// Defects of the rank's traces.
     anomalies: Anomalies,
     /// Definition of the steps; `None` for `ProfilerStep`s and for ranks without steps.
@@ -47,7 +44,6 @@ impl FoundRank {
         FoundRank {
             causes: rank_causes(trace, rules, analysis),
             base_ns: trace.device.header.base_ns,
-            is_cut: trace.device.anomalies.is_cut(),
             anomalies: trace.report.anomalies.clone(),
             step_definition: analysis
                 .steps
@@ -55,11 +51,6 @@ impl FoundRank {
                 .and_then(|step| step_definition(&step.name)),
             graph,
         }
-    }
-
-    /// Returns true if the device trace is truncated.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
     }
 
     /// Returns the defects of the rank's traces.
@@ -115,15 +106,21 @@ pub fn findings_of_run(
     if all.len() != joined.summaries.len() || all.is_empty() {
         return None;
     }
-    let is_cut: Vec<bool> = all.iter().map(FoundRank::is_cut).collect();
-    let left_out = labels.iter().zip(ranks_left_out(joined, &is_cut));
-    let left_out = left_out.filter(|(_, is_out)| *is_out);
+    let is_cut = joined.cut_ranks();
+    let left_out = labels.iter().zip(&is_cut).filter(|(_, is_cut)| **is_cut);
     let left_out: Vec<&str> = left_out.map(|(label, _)| label.as_str()).collect();
-    match joined_findings(joined, all) {
-        Ok(found) => {
-            notes.extend(findings_note(&left_out));
-            Some(found)
-        }
+    notes.extend(findings_note(&left_out));
+    let kept = if left_out.is_empty() {
+        joined_findings(joined, all)
+    } else {
+        let all = all.into_iter().zip(&joined.summaries).zip(is_cut);
+        let kept = all.filter(|(_, is_cut)| !is_cut);
+        let kept = kept.map(|((rank, summary), _)| (rank, summary.clone()));
+        let (ranks, summaries) = kept.unzip();
+        joined_findings(&JoinedRun::new(summaries, !joined.clocks.is_empty()), ranks)
+    };
+    match kept {
+        Ok(found) => Some(found),
         Err(error) => {
             notes.push(diagnostic!(FindingsIncomplete, "no findings: {error:#}"));
             None
@@ -131,60 +128,11 @@ pub fn findings_of_run(
     }
 }
 
-/// Excludes ranks with truncated device traces from a run; see [`ranks_left_out`].
-pub fn leave_out_cut<T>(results: &mut RunResults<T>, align: bool, is_cut: impl Fn(&T) -> bool) {
-    let ranks = &mut results.members.ranks;
-    let is_cut: Vec<bool> = ranks.iter().map(|rank| is_cut(&rank.value)).collect();
-    if ranks.len() < 2 || !is_cut.contains(&true) {
-        return;
-    }
-    let summaries: Vec<_> = ranks
-        .iter()
-        .filter_map(|rank| rank.summary.clone())
-        .collect();
-    // the selection excludes ranks of unknown numbers
-    debug_assert_eq!(summaries.len(), ranks.len());
-    let left_out = ranks_left_out(&JoinedRun::new(summaries, align), &is_cut);
-    let mut left_out = left_out.into_iter();
-    let cut = ranks.extract_if(.., |_| left_out.next().unwrap_or(false));
-    let excluded = cut.map(|rank| Excluded::cut(&rank.label));
-    results.members.excluded.extend(excluded);
-}
-
-/// For each rank: returns true if findings ignore it, because its truncated device trace lacks
-/// communications that others share with it; false for all if this would exclude every rank. Work
-/// that a rank did not record cannot become shorter, and would hold up all others.
-fn ranks_left_out(joined: &JoinedRun, is_cut: &[bool]) -> Vec<bool> {
-    // few runs have such a rank, and finding it scans all members of all matches
-    if !is_cut.contains(&true) {
-        return vec![false; is_cut.len()];
-    }
-    let lacks = joined.lacks_matches();
-    let both = lacks.iter().zip(is_cut);
-    let left_out: Vec<bool> = both.map(|(lacks, is_cut)| *lacks && *is_cut).collect();
-    if left_out.iter().all(|is_out| *is_out) {
-        vec![false; left_out.len()]
-    } else {
-        left_out
-    }
-}
-
-/// Returns the findings of the ranks as one graph, without [`ranks_left_out`]. `ranks` are in the
-/// order of the summaries.
+/// Returns the findings of the ranks as one graph. `ranks` are in the order of the summaries.
 ///
 /// # Errors
 /// The graphs cannot be joined.
 pub fn joined_findings(joined: &JoinedRun, mut ranks: Vec<FoundRank>) -> Result<RunFindings> {
-    let is_cut: Vec<bool> = ranks.iter().map(FoundRank::is_cut).collect();
-    let left_out = ranks_left_out(joined, &is_cut);
-    if left_out.contains(&true) {
-        let all = ranks.into_iter().zip(&joined.summaries).zip(left_out);
-        let kept = all.filter(|(_, is_out)| !is_out);
-        let kept = kept.map(|((rank, summary), _)| (rank, summary.clone()));
-        let (ranks, summaries) = kept.unzip();
-        let is_aligned = !joined.clocks.is_empty();
-        return joined_findings(&JoinedRun::new(summaries, is_aligned), ranks);
-    }
     if ranks.len() == 1
         && let Some(only) = ranks.pop()
     {

@@ -113,7 +113,7 @@ fn add_graphs(linked: &JobReport, rows: &mut FactRows) {
         format!(
             "launches: {}, {}",
             found.launches,
-            linked.capture.as_deref().unwrap_or("")
+            linked.captures.join(", ")
         ),
     );
     for (count, what) in [

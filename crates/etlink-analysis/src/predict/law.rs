@@ -23,6 +23,7 @@ const MOST_FIXED: f64 = 0.9;
 fn fixed_part(formula: RooflineFormula) -> DurationNs {
     match formula {
         RooflineFormula::Matmul
+        | RooflineFormula::Experts
         | RooflineFormula::Convolution
         | RooflineFormula::ConvolutionBackward => DurationNs(3_000),
         RooflineFormula::Attention

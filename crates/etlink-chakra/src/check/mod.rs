@@ -77,8 +77,11 @@ fn gloo_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
     if !graph.node_type.iter().all(is_compute) {
         return;
     }
+    // in files of etlink, only the first slice of a range has this kind
+    let is_range = |index: usize| graph.kind_of(index) == "collective";
+    let states_ranges = (0..graph.len()).any(is_range);
     for index in 0..graph.len() {
-        if graph.name_of(index).starts_with("gloo:") {
+        if graph.name_of(index).starts_with("gloo:") && is_range(index) == states_ranges {
             findings.note(FindingKind::GlooAsCompute, || example(graph, index, ""));
         }
     }

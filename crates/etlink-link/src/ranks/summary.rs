@@ -28,6 +28,8 @@ pub struct RankSummary {
     pub window_ns: (UnixNs, UnixNs),
     /// True if the file is truncated before its time base: its times belong to no clock.
     pub has_no_clock: bool,
+    /// True if the device trace is truncated.
+    pub is_cut: bool,
     /// Start of the recording, by this rank's clock, if the trace states it.
     pub stated_start_ns: Option<UnixNs>,
     /// First start of anything that a view of the trace shows, by this rank's clock: events other
@@ -253,6 +255,7 @@ impl RankSummary {
             window_ns: window(device, report),
             is_listed: false,
             has_no_clock: device.anomalies.count(AnomalyKind::NoTimeBase) > 0,
+            is_cut: device.anomalies.is_cut(),
             stated_start_ns: device.recorded_from.map(|at| device.header.unix_time(at)),
             first_ns: first_shown(device, report),
             machine: Some(device.header.host_name.clone()).filter(|name| !name.is_empty()),

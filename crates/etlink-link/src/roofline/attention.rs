@@ -116,5 +116,6 @@ const FLAGS: &[(&str, u32, AttentionMask)] = &[
     ("_flash_attention_forward", 8, AttentionMask::ToLast),
     ("_flash_attention_backward", 11, AttentionMask::ToLast),
     ("_flash_attn_forward", 5, AttentionMask::ToLast),
+    ("_flash_attn_varlen_forward", 9, AttentionMask::ToLast),
     ("_flash_attn_backward", 11, AttentionMask::ToLast),
 ];

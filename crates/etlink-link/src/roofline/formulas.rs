@@ -2,6 +2,7 @@
 
 use super::attention::{AttentionMask, attention_mask};
 use super::convolution::{is_convolution, is_transposed, output_dims};
+use super::libraries::{is_library_op, library_work};
 use super::outputs::{
     Scattered, broadcast, broadcast_elements, is_scattered, only_writes_first, partly_read_bytes,
     picked_elements, scattered, written_bytes,
@@ -45,6 +46,8 @@ pub enum RooflineFormula {
     CausalAttention,
     /// Gradient of causal attention, counting visible pairs.
     CausalAttentionBackward,
+    /// Mixture of experts: for each of a token's experts 2 · elements of its weights.
+    Experts,
     /// Measured on the device: Nsight Compute, CUPTI.
     Measured,
     /// One operation per element.
@@ -86,6 +89,11 @@ pub struct OpArguments<'a> {
     pub values: ArgumentValues<'a>,
 }
 
+/// True if the arguments of an op name everything that it reads and writes.
+pub fn has_all_arguments(name: &str) -> bool {
+    name.starts_with("aten::") || is_library_op(name)
+}
+
 /// Computes the work of an op. If outputs are not recorded, their sizes are derived from inputs and
 /// values; if these are not sufficient, the formula is [`RooflineFormula::Unknown`]. O(arguments).
 pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
@@ -94,6 +102,9 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
         outputs,
         values,
     } = arguments;
+    if let Some(work) = library_work(name, inputs) {
+        return work;
+    }
     let of_pytorch = name.strip_prefix("aten::");
     let whole = of_pytorch
         .or_else(|| name.rsplit("::").next())
@@ -179,6 +190,7 @@ fn is_counted_op(name: &str) -> bool {
     let forward = name.strip_suffix("_backward").unwrap_or(name);
     let without_direction = forward.strip_suffix("_forward").unwrap_or(forward);
     MATMULS.iter().any(|(known, _)| *known == name)
+        || name.ends_with("_grouped_mm")
         || is_convolution(forward)
         || has(HEADS_FIRST, forward)
         || has(HEADS_LAST, without_direction)
@@ -194,6 +206,9 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
     if let Some((_, first)) = MATMULS.iter().find(|(known, _)| *known == name) {
         let factors = (inputs.argument(*first)?, inputs.argument(first + 1)?);
         return matmul(name, factors.0, factors.1, values);
+    }
+    if let "_grouped_mm" | "_scaled_grouped_mm" = name {
+        return grouped_matmul(name, inputs, values);
     }
     if name == "convolution_backward" {
         let tensors = [
@@ -243,9 +258,51 @@ fn counted(name: &str, arguments: OpArguments<'_>) -> Option<(u64, RooflineFormu
             keeps_scores: name.ends_with("_math"),
             mask: attention_mask(name, values),
         };
-        return attention(layout, tensors);
+        let packed = packed_dims(forward, backward, tensors, (inputs, values));
+        let Some([query, key, value]) = &packed else {
+            return attention(layout, tensors);
+        };
+        let dims = [query, key, value];
+        let unpacked = [0, 1, 2].map(|number| TensorShape {
+            dims: dims[number],
+            ..tensors[number]
+        });
+        return attention(layout, unpacked);
     }
     None
+}
+
+/// Returns the dimensions `[b, s, h, d]` of packed tensors `[tokens, h, d]` whose sequences are
+/// equally long: the longest, which is an argument, times their number gives the tokens.
+fn packed_dims(
+    name: &str,
+    backward: bool,
+    tensors: [TensorShape<'_>; 3],
+    (inputs, values): (&TensorShapes, ArgumentValues<'_>),
+) -> Option<[[u64; 4]; 3]> {
+    let sequences = match (name, backward) {
+        ("_flash_attention_forward" | "_flash_attn_varlen_forward", false) => 3,
+        ("_flash_attention", true) => 6,
+        _ => return None,
+    };
+    let mut unpacked = [[0; 4]; 3];
+    for (number, tensor) in tensors.into_iter().enumerate() {
+        let &[tokens, heads, depth] = tensor.dims else {
+            return None;
+        };
+        // first of the queries, then of keys and values
+        let side = u32::from(number > 0);
+        let count = inputs
+            .argument(sequences + side)?
+            .elements()
+            .checked_sub(1)?;
+        let longest = u64::try_from(values.integer(sequences + 2 + side)?).ok()?;
+        if count.checked_mul(longest) != Some(tokens) {
+            return None;
+        }
+        unpacked[number] = [count, longest, heads, depth];
+    }
+    Some(unpacked)
 }
 
 /// Computes products of `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is
@@ -278,6 +335,40 @@ fn matmul(
         elements.saturating_mul(*k).saturating_mul(2),
         RooflineFormula::Matmul,
         elements.saturating_mul(element_bytes),
+    ))
+}
+
+/// Computes the products of groups of rows, of columns, or of parts of the inner dimension; each value
+/// of the first factor belongs to one group.
+fn grouped_matmul(
+    name: &str,
+    inputs: &TensorShapes,
+    values: ArgumentValues<'_>,
+) -> Option<(u64, RooflineFormula, u64)> {
+    let (a, b) = (inputs.argument(0)?, inputs.argument(1)?);
+    let (&[.., m, k], &[.., n]) = (a.dims, b.dims) else {
+        return None;
+    };
+    let offsets = if name == "_grouped_mm" { 2 } else { 4 };
+    let (batch, written_groups) = match (a.dims.len(), b.dims.len()) {
+        (3, 3) => (a.dims[0], a.dims[0]),
+        (2, 2) => (1, inputs.argument(offsets)?.elements()),
+        (2, 3) | (3, 2) => (1, 1),
+        _ => return None,
+    };
+    // `out_dtype`; bfloat16 if it is left out
+    let element_bytes = if name == "_grouped_mm" {
+        a.element_bytes
+    } else {
+        values.scalar_type_bytes(7).unwrap_or(2)
+    };
+    let rows_and_columns = m.saturating_mul(n);
+    let products = rows_and_columns.saturating_mul(batch).saturating_mul(k);
+    let written = rows_and_columns.saturating_mul(written_groups);
+    Some((
+        products.saturating_mul(2),
+        RooflineFormula::Matmul,
+        written.saturating_mul(element_bytes),
     ))
 }
 
@@ -477,7 +568,12 @@ const HEADS_FIRST: &[&str] = &[
 ];
 
 /// Attention over `[b, s, h, d]`.
-const HEADS_LAST: &[&str] = &["_flash_attention", "_efficient_attention", "_flash_attn"];
+const HEADS_LAST: &[&str] = &[
+    "_flash_attention",
+    "_efficient_attention",
+    "_flash_attn",
+    "_flash_attn_varlen",
+];
 
 #[rustfmt::skip]
 const ELEMENTWISE: &[&str] = &[

@@ -9,12 +9,13 @@
 mod attention;
 mod convolution;
 mod formulas;
+mod libraries;
 mod list_types;
 mod outputs;
 mod shapes;
 mod values;
 
-pub use formulas::{OpArguments, RooflineFormula, work_from_shapes};
+pub use formulas::{OpArguments, RooflineFormula, has_all_arguments, work_from_shapes};
 pub use shapes::{TensorShape, TensorShapes};
 pub use values::ArgumentValues;
 

@@ -96,6 +96,17 @@ pub(super) fn written_bytes(
                     .saturating_mul(table.element_bytes),
             )
         }
+        "_embedding_bag" | "_embedding_bag_forward_only" => {
+            let (table, indices) = (first()?, inputs.argument(1)?);
+            let has_last = u64::from(values.flag(7)?);
+            let bags = inputs.argument(2)?.elements().checked_sub(has_last)?;
+            let sums = bags
+                .saturating_mul(*table.dims.last()?)
+                .saturating_mul(table.element_bytes);
+            // the bag of each index, and the size and largest index of each bag
+            let numbers = indices.elements().saturating_add(bags.saturating_mul(2));
+            Some(sums.saturating_add(numbers.saturating_mul(indices.element_bytes)))
+        }
         "embedding_dense_backward" => {
             let (gradient, rows) = (first()?, u64::try_from(values.integer(2)?).ok()?);
             let width = *gradient.dims.last()?;
@@ -181,13 +192,17 @@ pub(super) fn partly_read_bytes(
     inputs: &TensorShapes,
     values: ArgumentValues<'_>,
 ) -> Option<u64> {
-    if !matches!(name, "embedding" | "gather" | "index_select") {
+    let is_embedding = matches!(
+        name,
+        "embedding" | "_embedding_bag" | "_embedding_bag_forward_only"
+    );
+    if !is_embedding && !matches!(name, "gather" | "index_select") {
         return None;
     }
-    let index = inputs.argument(if name == "embedding" { 1 } else { 2 })?;
+    let index = inputs.argument(if is_embedding { 1 } else { 2 })?;
     let table = inputs.argument(0)?;
     let per_index = match name {
-        "embedding" => *table.dims.last()?,
+        _ if is_embedding => *table.dims.last()?,
         "gather" => 1,
         _ => {
             let dim = place_of(values.integer(1)?, table.dims.len())?;
@@ -196,7 +211,12 @@ pub(super) fn partly_read_bytes(
     };
     let rows = index.elements().saturating_mul(per_index);
     let read = rows.saturating_mul(table.element_bytes);
-    Some(read.saturating_add(index.bytes()))
+    let offsets = if name.starts_with("_embedding_bag") {
+        inputs.argument(2)?.bytes()
+    } else {
+        0
+    };
+    Some(read.saturating_add(index.bytes()).saturating_add(offsets))
 }
 
 /// True if the op only writes its first argument, and does not read it.

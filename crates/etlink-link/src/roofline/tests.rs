@@ -217,7 +217,7 @@ fn kernels_level_attention_has_heads_last() {
             "[]"
         )
         .formula,
-        RooflineFormula::Bytes
+        RooflineFormula::Unknown
     );
 }
 
@@ -783,4 +783,115 @@ fn types_of_results_count() {
         RooflineFormula::Bytes,
         "a list that is left out"
     );
+}
+
+/// Schemas of vLLM 0.15, SGLang's kernels and AITER; sizes of gpt-oss on a B200.
+#[test]
+fn ops_of_libraries_read_and_write_their_arguments() {
+    let half = |count: usize| format!("[{}]", vec![r#""c10::BFloat16""#; count].join(", "));
+    for (name, shapes, types, expected) in [
+        (
+            "_C::fused_add_rms_norm",
+            "[[888, 2880], [888, 2880], [2880], []]",
+            half(3),
+            (888 * 2880, 2 * (4 * 888 * 2880 + 2880), "reduction"),
+        ),
+        (
+            "aiter::rmsnorm2d_fwd_with_add_ck",
+            "[[32, 2880], [32, 2880], [32, 2880], [32, 2880], [2880]]",
+            half(5),
+            (32 * 2880, 2 * (4 * 32 * 2880 + 2880), "reduction"),
+        ),
+        (
+            "sgl_kernel::silu_and_mul",
+            "[[64, 1000], [64, 2000]]",
+            half(2),
+            (64 * 2000, 2 * 64 * 3000, "elementwise"),
+        ),
+        (
+            "_C::rotary_embedding",
+            "[[888], [888, 512], [888, 64], [], [131072, 64], []]",
+            r#"["long int", "c10::BFloat16", "c10::BFloat16", "Scalar", "c10::BFloat16", "Scalar"]"#
+                .to_owned(),
+            (888 * 576, 888 * 8 + 2 * (2 * 888 * 576 + 888 * 64), "elementwise"),
+        ),
+        (
+            "_C_cache_ops::reshape_and_cache_flash",
+            "[[888, 1, 64], [888, 1, 64], [4213816, 16, 1, 64], [4213816, 16, 1, 64], [888]]",
+            r#"["c10::BFloat16", "c10::BFloat16", "unsigned char", "unsigned char", "long int"]"#
+                .to_owned(),
+            (888 * 128, 888 * (128 * 2 + 128 + 8), "bytes"),
+        ),
+        (
+            "_C::cutlass_scaled_fp4_mm",
+            "[[32, 5120], [32, 1440], [5120, 1440]]",
+            r#"["c10::BFloat16", "unsigned char", "unsigned char"]"#.to_owned(),
+            (2 * 32 * 5120 * 2880, 2 * 32 * 5120 + 32 * 1440 + 5120 * 1440, "matmul"),
+        ),
+        // 2 of 8 experts for each of 3 tokens: at most 6 are read
+        (
+            "vllm::inplace_fused_experts",
+            "[[3, 16], [8, 40, 16], [8, 16, 20], [3, 2], [3, 2]]",
+            r#"["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "float", "int"]"#.to_owned(),
+            (
+                6 * 2 * (40 * 16 + 16 * 20),
+                2 * 2 * 3 * 16 + 2 * 6 * 4 + 6 * 2 * (40 * 16 + 16 * 20),
+                "experts",
+            ),
+        ),
+    ] {
+        let found = typed_work(name, shapes, &types, "");
+        let found = (found.operations, found.bytes, found.formula.name());
+        assert_eq!(found, expected, "{name}");
+        assert!(has_all_arguments(name), "{name}");
+    }
+    assert!(!has_all_arguments("vllm::moe_forward"));
+    // packed weights do not show their number of values
+    let packed = "[[3, 16], [8, 40, 8], [8, 16, 10], [3, 2], [3, 2]]";
+    let packed = typed_work("vllm::inplace_fused_experts", packed, &half(5), "");
+    assert_ne!(packed.formula, RooflineFormula::Experts);
+}
+
+#[test]
+fn products_of_groups_count_each_row_once() {
+    let rows = device_work("aten::_grouped_mm", "[[96, 32], [4, 32, 64], [4]]", "");
+    let floats = 96 * 32 + 4 * 32 * 64 + 4 + 96 * 64;
+    assert_eq!(
+        (rows.operations, rows.bytes),
+        (2 * 96 * 32 * 64, 4 * floats)
+    );
+    // the gradient of the weight: parts of the inner dimension
+    let inner = device_work("aten::_grouped_mm", "[[32, 96], [96, 64], [4]]", "");
+    let floats = 32 * 96 + 96 * 64 + 4 + 4 * 32 * 64;
+    assert_eq!(
+        (inner.operations, inner.bytes),
+        (2 * 32 * 96 * 64, 4 * floats)
+    );
+}
+
+#[test]
+fn packed_sequences_of_equal_length_are_known() {
+    let values = |longest: u64, causal: &str| {
+        format!(r#"["", "", "", "", "", "{longest}", "{longest}", "0.", "{causal}", "False"]"#)
+    };
+    let shapes = "[[64, 4, 8], [64, 2, 8], [64, 2, 8], [5], [5]]";
+    let name = "aten::_flash_attention_forward";
+    let equal = device_work(name, shapes, &values(16, "True"));
+    let pairs = 16 * 17 / 2;
+    assert_eq!(
+        (equal.operations, equal.formula.name()),
+        (2 * 4 * 4 * pairs * 16, "causal_attention")
+    );
+    let unequal = device_work(name, shapes, &values(20, "True"));
+    assert_eq!(unequal.formula, RooflineFormula::Unknown);
+}
+
+#[test]
+fn bags_read_the_rows_that_they_name() {
+    let name = "aten::_embedding_bag";
+    let values = r#"["", "", "", "False", "0", "False", "", "True", "-1"]"#;
+    let types = r#"["float", "long int", "long int"]"#;
+    let bags = typed_work(name, "[[1000, 64], [300], [11]]", types, values);
+    let read = 4 * 300 * 64 + 8 * (300 + 11);
+    assert_eq!(bags.bytes, read + 4 * 10 * 64 + 8 * (300 + 2 * 10));
 }

@@ -84,8 +84,19 @@ fn rocm() -> (TraceBuilder, ThreadRef) {
 }
 
 fn carried(of_replay: &TraceBuilder, of_capture: &TraceBuilder) -> Result<LinkedTrace, Error> {
+    carried_of(of_replay, &[of_capture])
+}
+
+fn carried_of(
+    of_replay: &TraceBuilder,
+    of_captures: &[&TraceBuilder],
+) -> Result<LinkedTrace, Error> {
+    let mut captures = etlink_link::GraphCaptures::default();
+    for of_capture in of_captures {
+        captures.add(&device(of_capture))?;
+    }
     let mut trace = alone(of_replay);
-    etlink_link::carry_captured_ops(&mut trace, &device(of_capture))?;
+    etlink_link::carry_captured_ops(&mut trace, captures);
     Ok(checked(trace))
 }
 
@@ -144,6 +155,29 @@ fn several_graphs_replayed_in_another_order() {
         (trace.report.graph_launches, trace.report.graph_rows),
         (3, 27)
     );
+}
+
+/// SGLang and vLLM write a trace per batch size.
+#[test]
+fn captures_in_several_traces_are_those_of_one() {
+    let (small, large) = (layers(2, SOFTMAX), layers(3, ARGMAX));
+    let [of_small, of_large, of_other] =
+        [(8, &small), (16, &large), (32, &large)].map(|(batch, ops)| {
+            let (mut drawn, main) = rocm();
+            capture(&mut drawn, main, 0, batch, ops);
+            drawn
+        });
+    let (mut of_replay, main) = rocm();
+    replay(&mut of_replay, main, 0, &kernels(&large));
+    replay(&mut of_replay, main, 100_000, &kernels(&small));
+    let trace = carried_of(&of_replay, &[&of_small, &of_large]).expect("carries");
+    assert_eq!(rows(&trace), [want(16, &large), want(8, &small)].concat());
+    assert_eq!(report(&trace).captures, 2);
+    // two traces that describe the same kernels differently: none of the two is right
+    let trace = carried_of(&of_replay, &[&of_small, &of_large, &of_other]).expect("carries");
+    let ambiguous = kernels(&large).len() as u64;
+    assert_eq!(report(&trace).ambiguous, ambiguous);
+    assert!(rows(&trace)[0].ends_with(" -"));
 }
 
 #[test]

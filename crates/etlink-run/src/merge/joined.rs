@@ -30,7 +30,7 @@ pub struct MergedRun {
     pub absent: Vec<GlobalRank>,
     /// Traces that are not of this run.
     pub excluded: Vec<Excluded>,
-    /// Traces of other runs that were included, and ranks without a trace.
+    /// Notes on the files of the run, on its ranks, and on the output.
     pub diagnostics: Vec<Diagnostic>,
     /// Ranks whose collectives and messages match no other rank's.
     pub strangers: Vec<GlobalRank>,
@@ -87,8 +87,8 @@ impl MergedRun {
             needs_rank: true,
         };
         let members = Members::select(ranks, rule);
-        let taken_in = members.mismatches.iter().map(Excluded::mismatch);
-        let mut diagnostics: Vec<Diagnostic> = taken_in.collect();
+        let mut diagnostics = files.diagnostics.clone();
+        diagnostics.extend(members.mismatches.iter().map(Excluded::mismatch));
         let (mut facts, mut sizes, mut labels) = (vec![], vec![], vec![]);
         let mut devices = vec![];
         for rank in members.ranks {

@@ -100,9 +100,6 @@ pub struct MergedRank {
     pub run: String,
     /// Rank number, or the file name if the rank is unknown.
     pub label: String,
-    /// Rank, if its label states it.
-    #[serde(skip)]
-    rank: Option<GlobalRank>,
     /// Error that kept the rank from being written; `None` if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -932,7 +929,6 @@ impl MergedRank {
         MergedRank {
             run: entry.run().folder.display().to_string(),
             label: entry.label().to_owned(),
-            rank: entry.files().labelled_rank(),
             ..MergedRank::default()
         }
     }
@@ -964,11 +960,7 @@ impl MergedRank {
 
     /// Adds the run, and the rank or its file, to a diagnostic as its subject.
     pub fn subject_of(&self, told: Diagnostic) -> Diagnostic {
-        let told = told.of_run(&self.run);
-        match self.rank {
-            Some(rank) => told.of_rank(rank),
-            None => told.of_file(&self.label),
-        }
+        told.of_run(&self.run).of_label(&self.label)
     }
 
     fn take_written(&mut self, written: Option<WrittenParts>) {

@@ -161,8 +161,10 @@ pub struct OneTraceArgs {
     /// Host trace that belongs to a single device trace, as for `link`
     #[arg(long, value_name = "ET")]
     pub host: Option<PathBuf>,
-    /// Kineto trace of the capture of a single trace's graphs (ROCm), for ops of their kernels
-    #[arg(long, value_name = "KINETO")]
+    /// Kineto trace of the capture of graphs (ROCm), or folder of them, for ops of their kernels
+    ///
+    /// A folder `capture_traces` beside device traces is found.
+    #[arg(long, value_name = "KINETO|DIR")]
     pub capture: Option<PathBuf>,
     /// Measurements of one trace: CSV of Nsight Compute; found automatically in folders
     #[arg(long, value_name = "FILE")]

@@ -6,7 +6,7 @@ use crate::cut_traces::{cut_line, row_damage_lines};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
 use crate::kernel_rules::{ReadRules, read_rules};
 use crate::rank_error::rank_error;
-use crate::run_findings::{FoundRank, joined_findings, leave_out_cut};
+use crate::run_findings::{FoundRank, joined_findings};
 use crate::run_query::RunQuery;
 use crate::table::{count, time};
 use crate::{Outcome, notes};
@@ -215,11 +215,13 @@ fn find_in_rank(rank: RankEntry<'_>, rules: &KernelRules) -> Result<Option<RankR
     }))
 }
 
-fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<FindingsReport> {
+fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsReport> {
     let run = &runs.runs[results.run];
     let ranks = &results.members.ranks;
     let is_only_trace = ranks.len() + results.excluded().len() == 1;
-    let cut = ranks.iter().filter(|rank| rank.value.is_cut());
+    let is_cut =
+        |rank: &&RankResult<FoundRank>| rank.summary.as_ref().is_some_and(|own| own.is_cut);
+    let cut = ranks.iter().filter(is_cut);
     let cut: Vec<&str> = cut.map(|rank| rank.label.as_str()).collect();
     let cut_line = cut_line(&cut, is_only_trace);
     let told = ranks.iter().flat_map(|rank| &rank.diagnostics);
@@ -236,7 +238,6 @@ fn run_report(runs: &RunSet, mut results: RunResults<FoundRank>) -> Result<Findi
     let definitions = ranks.iter().filter_map(|rank| rank.value.step_definition());
     let step_definition = definitions.map(str::to_owned).next();
     let align = !runs.options.no_align;
-    leave_out_cut(&mut results, align, FoundRank::is_cut);
     let excluded = results.excluded();
     let mut notes = runs.run_diagnostics(&results);
     let absent = results.members.absent;

@@ -14,7 +14,7 @@ use etlink_run::job::{JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::storage::{self, StoredKind};
-use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
+use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, capture_traces, is_folder};
 use std::path::Path;
 
 /// Traces to link, options, and the target.
@@ -45,7 +45,9 @@ impl LinkConfig {
             host: args.host,
             // clap requires a device trace, or paths, of which one is a device trace
             device: args.device.unwrap_or_default(),
-            capture: args.capture,
+            captures: args
+                .capture
+                .map_or(Ok(vec![]), |path| capture_traces(&path))?,
             measurements: args.metrics.into_iter().collect(),
         };
         if let Some(output) = &args.output {

@@ -1,15 +1,15 @@
 //! Distinguishes captures, and finds the capture that a graph launch runs.
 
 use super::place::{self, CapturePlace, GraphRow};
-use super::recorded::{self, RecordedCaptures, token};
+use super::recorded::{self, RecordedCaptures, transfer_token};
 use super::{CaptureReport, NONE};
-use etlink_model::{CallIdx, DeviceTrace, RowIdx, RowKind};
+use etlink_model::{CallIdx, DeviceTrace, Names, RowIdx, RowKind};
 use rustc_hash::FxHashMap;
 
 /// Marks a launch that captures with equal names describe differently.
 const DIFFERENT: u32 = u32::MAX - 1;
 
-/// Tokens of what device rows run, in the numbers of the capture trace.
+/// Tokens of what device rows run, in the numbers of the names of the captures.
 pub(super) struct KernelTokens<'t> {
     device: &'t DeviceTrace,
     /// Token of each name, once looked up.
@@ -17,14 +17,15 @@ pub(super) struct KernelTokens<'t> {
 }
 
 impl<'t> KernelTokens<'t> {
-    pub(super) fn new(device: &'t DeviceTrace, capture: &DeviceTrace) -> Self {
+    pub(super) fn new(device: &'t DeviceTrace, captured: &Names) -> Self {
         let mut of_name = vec![NONE; device.names.count()];
         for (&name, kind) in device.rows.name.iter().zip(&device.rows.kind) {
             // Copies and memsets have their own tokens, since their names differ between capture
             // and replay.
             if *kind == RowKind::Kernel && of_name[name.index()] == NONE {
                 let text = device.names.get(name);
-                of_name[name.index()] = token(text, capture.names.find(text));
+                let named = || captured.find(text).map(|name| name.0);
+                of_name[name.index()] = transfer_token(text).or_else(named).unwrap_or(NONE);
             }
         }
         KernelTokens { device, of_name }

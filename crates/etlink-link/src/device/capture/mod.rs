@@ -48,19 +48,31 @@ use rustc_hash::FxHashMap;
 /// No captured op.
 const NONE: u32 = u32::MAX;
 
-/// Carries the ops of a capture-time trace over to the rows of graph launches, and counts the
-/// outcome.
-///
-/// # Errors
-/// Fails if the capture trace has no usable capture.
-pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Result<(), Error> {
-    let mut names = Names::default();
-    let recorded = RecordedCaptures::new(capture, &mut names)?;
+/// Captures of one or more capture-time traces.
+#[derive(Debug, Default)]
+pub struct GraphCaptures {
+    names: Names,
+    recorded: RecordedCaptures,
+}
+
+impl GraphCaptures {
+    /// Adds the captures of a trace. O(n log n).
+    ///
+    /// # Errors
+    /// Fails if the trace has no usable capture.
+    pub fn add(&mut self, capture: &DeviceTrace) -> Result<(), Error> {
+        self.recorded.add(capture, &mut self.names)
+    }
+}
+
+/// Carries captured ops over to the rows of graph launches, and counts the outcome.
+pub fn carry_captured_ops(trace: &mut LinkedTrace, captures: GraphCaptures) {
+    let GraphCaptures { names, recorded } = captures;
     let mut report = recorded.report;
     let graphs = distinct(&recorded);
     let mut row_call = vec![NONE; trace.device.rows.len()];
     let mut calls = vec![];
-    let tokens = KernelTokens::new(&trace.device, capture);
+    let tokens = KernelTokens::new(&trace.device, &names);
     let mut rows = rows_of_graph_launches(&trace.device, &trace.row_call);
     let mut seen: FxHashMap<Vec<GraphRow>, LaunchFit> = FxHashMap::default();
     for launch in rows.chunk_by_mut(|a, b| a.0 == b.0) {
@@ -103,7 +115,6 @@ pub fn carry_captured_ops(trace: &mut LinkedTrace, capture: &DeviceTrace) -> Res
         calls,
         row: row_call,
     });
-    Ok(())
 }
 
 /// Returns the fact that a capture trace adds nothing, or no shapes; `None` otherwise.

@@ -13,16 +13,27 @@ use std::ops::Range;
 pub(super) const COPY: u32 = u32::MAX - 2;
 /// Token of a memset.
 pub(super) const SET: u32 = u32::MAX - 3;
-/// Token of a launch without a kernel name.
-const UNNAMED: u32 = u32::MAX - 4;
 
-/// Returns the token of a kernel name: ROCm runs copies and memsets as kernels.
-pub(super) fn token(kernel: &str, name: Option<NameId>) -> u32 {
+/// Returns the token of a copy or memset that ROCm runs as a kernel of this name.
+pub(super) fn transfer_token(kernel: &str) -> Option<u32> {
     match kernel {
-        _ if kernel.starts_with("__amd_rocclr_copyBuffer") => COPY,
-        _ if kernel.starts_with("__amd_rocclr_fillBuffer") => SET,
-        _ => name.map_or(NONE, |name| name.0),
+        _ if kernel.starts_with("__amd_rocclr_copyBuffer") => Some(COPY),
+        _ if kernel.starts_with("__amd_rocclr_fillBuffer") => Some(SET),
+        _ => None,
     }
+}
+
+/// Kernel that a captured call launches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum LaunchedKernel {
+    /// A copy or memset, or a kernel without a name.
+    Token(u32),
+    /// Name in the capture trace.
+    Named(NameId),
+}
+
+impl LaunchedKernel {
+    const UNNAMED: LaunchedKernel = LaunchedKernel::Token(u32::MAX - 4);
 }
 
 /// Captured launches, by capture, sorted by time within each.
@@ -38,6 +49,10 @@ pub(super) struct RecordedCaptures {
     pub(super) captures: Vec<Range<usize>>,
     /// Texts of each distinct op: name, shapes, types, scope, strides, values.
     pub(super) ops: Vec<[NameId; 6]>,
+    /// Number of each distinct op.
+    known: FxHashMap<[NameId; 6], u32>,
+    /// Number of ops in all traces.
+    calls: u32,
     pub(super) report: CaptureReport,
 }
 
@@ -52,13 +67,13 @@ struct OpenCapture {
 enum Meaning {
     Begin,
     End,
-    Launch(u32),
+    Launch(LaunchedKernel),
     Other,
 }
 
 impl RecordedCaptures {
-    /// Finds the captures of a trace. Adds the names of ops to `names`. O(n log n).
-    pub(super) fn new(device: &DeviceTrace, names: &mut Names) -> Result<RecordedCaptures, Error> {
+    /// Adds the captures of a trace, and its names of ops and kernels to `names`. O(n log n).
+    pub(super) fn add(&mut self, device: &DeviceTrace, names: &mut Names) -> Result<(), Error> {
         let nesting = nest::nest(device);
         // A call with a device row was executed: it went to a stream that is not being captured.
         let (launches, _) =
@@ -75,43 +90,55 @@ impl RecordedCaptures {
             ..CaptureSweep::over(device)
         };
         (0..device.calls.len()).for_each(|call| sweep.call(call));
-        let mut recorded = RecordedCaptures {
-            report: CaptureReport {
-                unfinished: sweep.unfinished(),
-                ..CaptureReport::default()
-            },
-            ..RecordedCaptures::default()
+        let mut report = CaptureReport {
+            unfinished: sweep.unfinished(),
+            ..CaptureReport::default()
         };
-        let mut known = FxHashMap::default();
+        let usable = self.captures.len();
+        // ops of several traces have different numbers
+        let first_call = self.calls;
+        self.calls += device.ops.len() as u32;
         let found = sweep.finished();
         for capture in found.chunk_by(|a, b| a.0 == b.0) {
-            let first = recorded.tokens.len();
-            recorded.report.captures += 1;
-            recorded.report.launches += capture.len() as u64;
+            let first = self.tokens.len();
+            report.captures += 1;
+            report.launches += capture.len() as u64;
             // A single launch without a name leaves a gap that any later row could fill.
-            if capture.iter().any(|launch| launch.2 == UNNAMED) {
-                recorded.report.unnamed += 1;
+            if capture
+                .iter()
+                .any(|launch| launch.2 == LaunchedKernel::UNNAMED)
+            {
+                report.unnamed += 1;
                 continue;
             }
-            for &(_, call, token) in capture {
+            for &(_, call, kernel) in capture {
                 let described = describe(device, &nesting, CallIdx(call));
                 let texts =
                     described.map(|(_, op)| op.map(|name| names.intern(device.names.get(name))));
                 let number = texts.map_or(NONE, |op| {
-                    *known
+                    *self
+                        .known
                         .entry(op)
-                        .or_insert_with(|| push(&mut recorded.ops, op))
+                        .or_insert_with(|| push(&mut self.ops, op))
                 });
-                recorded.tokens.push(token);
-                recorded.op.push(number);
-                recorded.call.push(described.map_or(NONE, |(op, _)| op));
+                self.tokens.push(match kernel {
+                    LaunchedKernel::Token(token) => token,
+                    LaunchedKernel::Named(name) => names.intern(device.names.get(name)).0,
+                });
+                self.op.push(number);
+                self.call
+                    .push(described.map_or(NONE, |(op, _)| first_call + op));
             }
-            recorded.captures.push(first..recorded.tokens.len());
+            self.captures.push(first..self.tokens.len());
         }
-        if recorded.captures.is_empty() {
-            return Err(no_capture(device, &recorded.report, &sweep));
+        if self.captures.len() == usable {
+            return Err(no_capture(device, &report, &sweep));
         }
-        Ok(recorded)
+        self.report.captures += report.captures;
+        self.report.launches += report.launches;
+        self.report.unnamed += report.unnamed;
+        self.report.unfinished += report.unfinished;
+        Ok(())
     }
 }
 
@@ -152,8 +179,8 @@ struct CaptureSweep<'d> {
     ended: Vec<bool>,
     /// Number of ends without a start.
     stray: u64,
-    /// Capture, call and token of each launch.
-    found: Vec<(u32, u32, u32)>,
+    /// Capture, call and kernel of each launch.
+    found: Vec<(u32, u32, LaunchedKernel)>,
 }
 
 impl<'d> CaptureSweep<'d> {
@@ -186,9 +213,9 @@ impl<'d> CaptureSweep<'d> {
                 Some(at) => self.ended[self.open.remove(at).capture as usize] = true,
                 None => self.stray += 1,
             },
-            Meaning::Launch(token) if !self.executed[call] => {
+            Meaning::Launch(kernel) if !self.executed[call] => {
                 if let Some(capture) = self.capture_of(thread) {
-                    self.found.push((capture, call as u32, token));
+                    self.found.push((capture, call as u32, kernel));
                 }
             }
             Meaning::Launch(_) | Meaning::Other => {}
@@ -220,17 +247,16 @@ impl<'d> CaptureSweep<'d> {
         let (names, calls) = (&self.device.names, &self.device.calls);
         // ROCm names the kernel at the launch call (roctracer's `kernel` argument). CUPTI does not.
         if calls.kernel[call] != NameId::EMPTY {
-            return Meaning::Launch(token(
-                names.get(calls.kernel[call]),
-                Some(calls.kernel[call]),
-            ));
+            let kernel = calls.kernel[call];
+            let transfer = transfer_token(names.get(kernel)).map(LaunchedKernel::Token);
+            return Meaning::Launch(transfer.unwrap_or(LaunchedKernel::Named(kernel)));
         }
         let name = calls.name[call];
         *self.meaning[name.index()].get_or_insert_with(|| meaning(names.get(name)))
     }
 
     /// Lists the launches of ended captures, by capture.
-    fn finished(&self) -> Vec<(u32, u32, u32)> {
+    fn finished(&self) -> Vec<(u32, u32, LaunchedKernel)> {
         let mut found: Vec<_> = self
             .found
             .iter()
@@ -252,9 +278,11 @@ fn meaning(name: &str) -> Meaning {
     match name {
         _ if begins_capture(name) => Meaning::Begin,
         _ if name.contains("StreamEndCapture") => Meaning::End,
-        _ if name.contains("Memcpy") => Meaning::Launch(COPY),
-        _ if name.contains("Memset") => Meaning::Launch(SET),
-        _ if name.contains("Launch") && name.contains("Kernel") => Meaning::Launch(UNNAMED),
+        _ if name.contains("Memcpy") => Meaning::Launch(LaunchedKernel::Token(COPY)),
+        _ if name.contains("Memset") => Meaning::Launch(LaunchedKernel::Token(SET)),
+        _ if name.contains("Launch") && name.contains("Kernel") => {
+            Meaning::Launch(LaunchedKernel::UNNAMED)
+        }
         _ => Meaning::Other,
     }
 }
@@ -278,7 +306,7 @@ fn no_capture(device: &DeviceTrace, report: &CaptureReport, sweep: &CaptureSweep
         let first = sweep
             .found
             .iter()
-            .find(|launch| launch.2 == UNNAMED)
+            .find(|launch| launch.2 == LaunchedKernel::UNNAMED)
             .map_or(0, |launch| launch.1 as usize);
         let (name, start) = (
             device.names.get(device.calls.name[first]),

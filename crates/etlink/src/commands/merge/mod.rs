@@ -5,8 +5,7 @@ mod show;
 use super::{print_report, print_run_files, print_text};
 use crate::args::{Compute, MergeArgs, Simulator};
 use crate::envelope::{JsonReport, json_text};
-use crate::serial_host::serial_host_note;
-use crate::{Outcome, allocator, notes};
+use crate::{Outcome, allocator};
 use anyhow::{Result, bail};
 use etlink_chakra::astra::NetworkBackend;
 use etlink_chakra::{TracePart, WriteOptions};
@@ -81,17 +80,16 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
     let runs = RunSet::open(RunSource::Folder(args.dir), run_options)?;
     let report = merge(&runs, &output, &options);
     progress.finish();
-    let report = report?;
+    let mut report = report?;
+    show::add_notes(&mut report, &output, &options);
     print_run_files(&runs);
     // print failures before the reason why nothing was replaced
     let printed = if json {
         json_text(&report).and_then(|text| print_text(&text))
     } else {
-        print_report(&show::merge_summary(
-            &runs.runs,
-            &report.ranks,
-            &report.runs,
-        ))
+        let printed = print_report(&show::merge_summary(&report.ranks, &report.runs));
+        show::print_run_notes(&report.runs);
+        printed
     };
     // the files are written: no trace has the data that they lack
     let is_unknown = report.runs.iter().any(MergedRun::has_unrecorded);
@@ -104,25 +102,6 @@ pub fn run(args: MergeArgs) -> Result<Outcome> {
         return Err(incomplete.into());
     }
     printed?;
-    let linked = report.ranks.iter().filter_map(|rank| {
-        let linked = rank.linked.as_ref()?;
-        Some((Some(rank.name()), linked))
-    });
-    if let Some(note) = serial_host_note(linked) {
-        notes::print([&note]);
-    }
-    let simulator = options.simulator;
-    if simulator.is_some_and(|simulator| simulator.roofline) {
-        notes::print(&show::roofline_notes(&report.ranks));
-    }
-    if simulator.is_some_and(|simulator| simulator.backend == NetworkBackend::Htsim) {
-        notes::print(&show::htsim_notes(&report.runs));
-    }
-    if simulator.is_some()
-        && let Some(note) = show::simulator_note(&output, &report.runs, &report.ranks)
-    {
-        notes::print([&note]);
-    }
     Ok(match (is_complete, is_empty) {
         // no rank has any output: more severe than a finding
         (_, true) => Outcome::Nothing,

@@ -2,18 +2,21 @@
 
 use crate::commands::failed_line;
 use crate::notes;
+use crate::serial_host::serial_host_note;
 use crate::table::{FactRows, count, cut, enum_name, mb};
 use crate::unjoined::unjoined_text;
-use etlink_chakra::astra::{file, network_note, roofline_times, rounded_speeds, uncovered};
+use etlink_chakra::astra::{
+    NetworkBackend, file, network_note, roofline_times, rounded_speeds, uncovered,
+};
 use etlink_chakra::{Demotion, WriteSummary};
 use etlink_link::ranks::{JoinProblem, RankClock};
 use etlink_model::{Anomalies, Diagnostic, Severity, diagnostic};
-use etlink_run::discover::RunFiles;
 use etlink_run::job::JobReport;
-use etlink_run::merge::{MergedRank, MergedRun};
+use etlink_run::merge::{MergeOptions, MergeReport, MergedRank, MergedRun};
 use etlink_run::run::report_diagnostics;
+use etlink_run::text;
 use indexmap::IndexMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum length of a kernel's name in a note.
 const KERNEL_LETTERS: usize = 60;
@@ -21,17 +24,48 @@ const KERNEL_LETTERS: usize = 60;
 /// Maximum number of clocks shown; JSON has all.
 const CLOCKS: usize = 16;
 
-/// Prints notes, and returns the summary: a line per rank, common figures, and failures.
-pub(super) fn merge_summary(
-    runs: &[RunFiles],
-    ranks: &[MergedRank],
-    joined: &[MergedRun],
-) -> String {
-    let of_files = runs.iter().map(|run| {
-        let told = run.diagnostics.clone();
-        (run.folder.to_str().unwrap_or(""), told)
-    });
-    notes::print_of_runs(of_files);
+/// Adds to each run the notes on its excluded ranks and on its files in `output`.
+pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &MergeOptions) {
+    for run in &mut report.runs {
+        let ranks = report.ranks.iter().filter(|rank| rank.run == run.run);
+        let ranks: Vec<&MergedRank> = ranks.collect();
+        let mut told: Vec<Diagnostic> = vec![];
+        for excluded in &run.excluded {
+            let label = &excluded.label;
+            let (rank, message) = (text::rank(label), &excluded.message);
+            let written = left_out_text(run, label, &ranks);
+            let note = diagnostic!(
+                RankLeftOut,
+                "{rank} is not joined with the others: {message}{written}"
+            );
+            told.push(note.of_label(label));
+        }
+        let linked = ranks.iter().filter_map(|rank| {
+            let linked = rank.linked.as_ref()?;
+            Some((Some(rank.name()), linked))
+        });
+        told.extend(serial_host_note(linked));
+        if let Some(simulator) = options.simulator {
+            if simulator.roofline {
+                told.extend(roofline_notes(&ranks));
+            }
+            if simulator.backend == NetworkBackend::Htsim {
+                told.extend(htsim_note(run));
+            }
+            told.extend(simulator_note(output, run, &ranks));
+        }
+        run.diagnostics.extend(told);
+    }
+}
+
+/// Prints notes on the runs: what is left to do stays on the screen.
+pub(super) fn print_run_notes(joined: &[MergedRun]) {
+    let of_runs = joined.iter();
+    notes::print_of_runs(of_runs.map(|run| (&run.run[..], run.diagnostics.clone())));
+}
+
+/// Prints notes on ranks, and returns the summary: a line per rank, common figures, and failures.
+pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> String {
     let mut rows = FactRows::default();
     let mut errors = String::new();
     let mut of_ranks: Vec<Diagnostic> = vec![];
@@ -87,48 +121,33 @@ pub(super) fn merge_summary(
         )
 }
 
-/// Describes the remaining steps before a simulator can run the files in `output`.
-pub(super) fn simulator_note(
-    output: &Path,
-    joined: &[MergedRun],
-    ranks: &[MergedRank],
-) -> Option<Diagnostic> {
-    let is_written = |run: &&MergedRun| {
-        let mut of_run = ranks.iter().filter(|rank| rank.run == run.run);
-        of_run.any(|rank| rank.linked.as_ref().is_some_and(|it| it.output.is_some()))
-    };
-    let written: Vec<&MergedRun> = joined.iter().filter(is_written).collect();
-    let folder = match written[..] {
-        [] => return None,
-        // a run at the root has an empty folder name
-        [run] => output.join(&run.run).components().collect(),
-        _ => output.join("*"),
-    };
-    let network = folder.join(file::NETWORK);
-    let readme = folder.join(file::README);
-    let said = match written[..] {
-        [run] => network_note(run.network.as_ref()),
-        _ => "a network whose latency and bandwidth are explained in the README".to_owned(),
-    };
-    let neighbour = match written[..] {
-        [run] if run.is_single() => {
-            "; the run has one rank, but ASTRA-sim's network needs at least two, so rank 1 is idle"
-        }
-        _ => "",
+/// Describes the remaining steps before a simulator can run the files of a run in `output`.
+fn simulator_note(output: &Path, run: &MergedRun, ranks: &[&MergedRank]) -> Option<Diagnostic> {
+    let mut linked = ranks.iter().filter_map(|rank| rank.linked.as_ref());
+    if linked.all(|it| it.output.is_none()) {
+        return None;
+    }
+    // a run at the root has an empty folder name
+    let folder: PathBuf = output.join(&run.run).components().collect();
+    let neighbour = if run.is_single() {
+        "; the run has one rank, but ASTRA-sim's network needs at least two, so rank 1 is idle"
+    } else {
+        ""
     };
     let assumed = diagnostic!(
         NetworkAssumed,
-        "{} has {said}{neighbour}",
-        network.display()
+        "{} has {}{neighbour}",
+        folder.join(file::NETWORK).display(),
+        network_note(run.network.as_ref())
     );
     Some(assumed.advise(format!(
         "replace it with your topology, then run the command in {}",
-        readme.display()
+        folder.join(file::README).display()
     )))
 }
 
 /// Describes the roofline's times for device work, and the share that the roofline does not cover.
-pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<Diagnostic> {
+fn roofline_notes(ranks: &[&MergedRank]) -> Vec<Diagnostic> {
     let mut all = WriteSummary::default();
     let written = ranks.iter().filter_map(|rank| rank.linked.as_ref());
     for part in written.filter_map(|linked| linked.written.as_ref()) {
@@ -148,16 +167,13 @@ pub(super) fn roofline_notes(ranks: &[MergedRank]) -> Vec<Diagnostic> {
         .collect()
 }
 
-/// Returns a note per run whose network htsim rounds to other speeds.
-pub(super) fn htsim_notes(runs: &[MergedRun]) -> Vec<Diagnostic> {
-    let rounded = runs.iter().filter_map(|run| {
-        let speeds = rounded_speeds(run.network.as_ref()?)?;
-        Some(diagnostic!(
-            NetworkAssumed,
-            "htsim reads whole Gb/s, at least 1: {speeds}"
-        ))
-    });
-    rounded.collect()
+/// Returns a note on a run whose network htsim rounds to other speeds.
+fn htsim_note(run: &MergedRun) -> Option<Diagnostic> {
+    let speeds = rounded_speeds(run.network.as_ref()?)?;
+    Some(diagnostic!(
+        NetworkAssumed,
+        "htsim reads whole Gb/s, at least 1: {speeds}"
+    ))
 }
 
 /// Prints harmless anomalies of the traces; otherwise only their count is shown.
@@ -223,15 +239,12 @@ fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
 
 /// Returns the end of a sentence on the output of a rank that is not joined; `ranks` has the
 /// results of the ranks in this shard.
-fn left_out_text(joined: &MergedRun, label: &str, ranks: &[MergedRank]) -> String {
+fn left_out_text(joined: &MergedRun, label: &str, ranks: &[&MergedRank]) -> String {
     let nothing = "; it is not written";
     if joined.is_idle(label) {
         return format!("{nothing}, and an idle rank takes its place in the simulation");
     }
-    let rank = ranks
-        .iter()
-        .find(|rank| rank.run == joined.run && rank.label == label);
-    match rank {
+    match ranks.iter().find(|rank| rank.label == label) {
         None if joined.is_simulated() => nothing.to_owned(),
         // by another shard
         None => "; it is written separately".to_owned(),
@@ -254,18 +267,6 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: &[MergedRank]) -> Strin
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
 /// `ranks` has the results of the ranks in this shard.
 fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
-    let mut told = vec![];
-    for excluded in &joined.excluded {
-        let written = left_out_text(joined, &excluded.label, ranks);
-        told.push(diagnostic!(
-            RankLeftOut,
-            "{} is not joined with the others: {}{written}",
-            excluded.label,
-            excluded.message
-        ));
-    }
-    told.extend(joined.diagnostics.iter().cloned());
-    notes::print_of_runs([(&joined.run[..], told)].into_iter());
     let unjoined = unjoined_text(&joined.problems);
     if joined.groups.is_empty()
         && unjoined.is_empty()

@@ -12,7 +12,6 @@ use super::{ReportForm, print_report, print_run_files, print_text};
 use crate::Outcome;
 use crate::args::{RanksArgs, RanksTable};
 use crate::envelope::{JsonReport, RunReports, print_json_report};
-use crate::run_findings::leave_out_cut;
 use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
@@ -88,8 +87,6 @@ struct RankDetails {
     devices: DeviceUse,
     /// Rate of the devices' links by data sheet, GB/s.
     link_gb_per_s: Option<f64>,
-    /// True if the device trace is truncated.
-    is_cut: bool,
 }
 
 /// Collectives and messages of one kind between the same ranks with missing sides.
@@ -262,7 +259,6 @@ fn summarize_rank(
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
             link_gb_per_s: link_gb_per_s(&linked.trace),
-            is_cut: linked.trace.device.anomalies.is_cut(),
         },
         summary: linked.summary,
     }))
@@ -275,21 +271,15 @@ fn compare_ranks(
     others: &str,
 ) -> RanksReport {
     let run = &runs.runs[results.run];
-    // rows lost from the middle would pair calls with later calls of others
-    let align = !runs.options.no_align;
-    leave_out_cut(&mut results, align, |details| details.is_cut);
     let mut notes = runs.run_diagnostics(&results);
-    let mut joined = results.join(align);
+    let mut joined = results.join(!runs.options.no_align);
     // The join has the ranks with a summary, in this order.
     let ranks = results.members.ranks.iter();
     let ranks = ranks.filter(|member| member.summary.is_some());
     let details: Vec<&RankDetails> = ranks.map(|member| &member.value).collect();
     let devices: Vec<&DeviceUse> = details.iter().map(|details| &details.devices).collect();
-    let cut = joined.summaries.iter().zip(&details);
-    let cut = cut
-        .filter(|(_, details)| details.is_cut)
-        .map(|(summary, _)| summary.rank)
-        .collect();
+    let cut = joined.summaries.iter().filter(|summary| summary.is_cut);
+    let cut = cut.map(|summary| summary.rank).collect();
     let utilization = waits::rank_utilizations(&joined, &devices);
     let not_compared = not_compared(&joined.matches, others);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);

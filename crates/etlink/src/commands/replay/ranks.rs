@@ -10,7 +10,7 @@ use super::{ReplayConfig, Replayed, replay_graph, table};
 use crate::commands::{print_report, print_run_files};
 use crate::envelope::{RunReports, print_json_report};
 use crate::rank_columns::RankColumns;
-use crate::run_findings::{SUMMARY_BYTES, leave_out_cut};
+use crate::run_findings::SUMMARY_BYTES;
 use crate::{Outcome, notes, unreadable_files};
 use anyhow::{Context, Result, anyhow, bail};
 use borsh::{BorshDeserialize, BorshSerialize};
@@ -39,8 +39,6 @@ struct ReplayRank {
     base_ns: UnixNs,
     /// True for a written graph, whose readers know only the order of nodes.
     is_written: bool,
-    /// True if the device trace is truncated.
-    is_cut: bool,
     /// Details that are printed on request.
     details: Vec<String>,
     /// Changes from named questions.
@@ -102,8 +100,7 @@ fn replay_read(
         return Err(nothing_to_replay(runs, read));
     }
     let (mut replayed, mut unused) = (vec![], vec![]);
-    for (mut results, idle) in read.runs.into_iter().zip(read.idle_notes) {
-        leave_out_cut(&mut results, !config.options.no_align, |rank| rank.is_cut);
+    for (results, idle) in read.runs.into_iter().zip(read.idle_notes) {
         // `--ranks` selects none of this run's ranks
         if has_no_ranks(&results) && results.excluded().is_empty() && idle.is_empty() {
             continue;
@@ -147,13 +144,12 @@ impl RunTogether {
         }
         let of_runs = read.runs.into_iter().zip(read.idle_notes);
         let mut of_runs = of_runs.filter(|(results, _)| !has_no_ranks(results));
-        let (Some((mut results, idle)), None) = (of_runs.next(), of_runs.next()) else {
+        let (Some((results, idle)), None) = (of_runs.next(), of_runs.next()) else {
             bail!(
                 "{} has several runs; pass the folder of one run",
                 runs.source_name()
             );
         };
-        leave_out_cut(&mut results, align, |rank| rank.is_cut);
         let mut notes = runs.run_diagnostics(&results);
         notes.extend(idle);
         let excluded = results.excluded();

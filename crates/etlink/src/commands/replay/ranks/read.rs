@@ -117,7 +117,6 @@ fn from_traces(
             details,
             base_ns: linked.trace.device.header.base_ns,
             is_written: false,
-            is_cut: linked.trace.device.anomalies.is_cut(),
         },
     }))
 }
@@ -168,8 +167,6 @@ fn from_written(
             overhead: None,
             overhead_doubt: vec![],
             is_written: true,
-            // a damaged file counts as complete, because it has all that was written
-            is_cut: false,
             // a file without a base time counts from the epoch
             base_ns: UnixNs(file.base_time_ns().unwrap_or(0)),
         },
