@@ -44,7 +44,7 @@ mod write;
 pub use values::tensor_uses;
 pub use write::{
     ArgumentText, CommunicationText, HostSchema, HostWriteOptions, HostWriter, NodeText,
-    PROCESS_NODE, THREAD_NODE, write,
+    PROCESS_NODE, THREAD_NODE,
 };
 
 use crate::{Error, SoughtData};

@@ -30,12 +30,11 @@ mod sizes;
 mod tables;
 mod write;
 
-pub use event::is_graph_event;
 pub use order::KEY as ORDER_KEY;
 pub use outline::{SliceEvents, TraceOutline};
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
-    KinetoWriter, TrackKey, write,
+    KinetoWriter, TrackKey,
 };
 
 use crate::{Error, SoughtData};
