@@ -386,6 +386,10 @@ const OTHER_SIZES: [(&str, &str, &str); 23] = [
     ("llama-forward", "batch=1", "llama-forward/b1"),
 ];
 
+/// Factor by which the host's time of a program differs from one process to another: steps of `lm` that
+/// leave it the same work take 17 to 24 ms.
+const OTHER_PROCESS: f64 = 1.45;
+
 /// Replays a recording; `tool` keeps the parsed recording for the next question.
 fn replayed_by(tool: &Tool, recording: &str, options: &str) -> Value {
     let folder = gpu().join(recording);
@@ -454,7 +458,8 @@ fn device_work_with_other_sizes_is_predicted() {
             100.0 * change
         );
         steps_in_range += u32::from((least..=most).contains(&after));
-        changes_in_range += u32::from((smallest..=largest).contains(&change));
+        let by_host = (1.0 + smallest) / OTHER_PROCESS..=(1.0 + largest) * OTHER_PROCESS;
+        changes_in_range += u32::from(by_host.contains(&(1.0 + change)));
         let step_change_ns = step["ns"].as_i64().zip(step["unchanged_ns"].as_i64());
         let step_change_ns = step_change_ns.map(|(after, before)| after - before);
         let change_ns = what_if["change_ns"].as_i64();
@@ -469,6 +474,35 @@ fn device_work_with_other_sizes_is_predicted() {
     errors.sort_by(f64::total_cmp);
     assert!(errors[errors.len() / 2] < 0.025, "{errors:?}");
     assert!(errors.iter().all(|error| *error < 0.10), "{errors:?}");
+}
+
+#[test]
+fn what_is_unknown_with_and_without_a_change_is_no_doubt_about_it() {
+    let tool = Tool::new();
+    let asked = |question: &str| replayed_by(&tool, "lm", &format!("--what-if {question}"));
+    let same = asked("batch=8");
+    let range = &same["what_if"]["range"];
+    for key in ["least_change_ns", "most_change_ns"] {
+        assert_eq!(range[key], 0);
+    }
+    for key in ["least_change", "most_change"] {
+        assert_eq!(range["step"][key], 0.0);
+    }
+    // No host makes a step shorter than its device work at the best rates in question.
+    let slow = asked("device=T4");
+    let [_, predicted] = device_work_ns(&slow);
+    let least = slow["what_if"]["range"]["step"]["least_ns"].as_f64();
+    let steps = slow["step"]["steps"].as_f64().expect("steps");
+    assert!(
+        least > Some(predicted / steps / 2.2),
+        "{least:?} {predicted}"
+    );
+    // A faster device makes no step longer.
+    let step = asked("device=B200")["step"].clone();
+    assert!(
+        step["ns"].as_i64() <= step["unchanged_ns"].as_i64(),
+        "{step}"
+    );
 }
 
 #[test]

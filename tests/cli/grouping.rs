@@ -473,6 +473,27 @@ fn a_copy_under_another_rank_is_refused_by_name() {
 }
 
 #[test]
+fn jobs_whose_names_differ_alike_are_runs() {
+    for begin_ms in [0, 5, 3_600_000] {
+        let tool = Tool::new();
+        let names = [
+            "a_rank0.json",
+            "a_rank1.json",
+            "b_rank0.json",
+            "b_rank1.json",
+        ];
+        put(&tool, &names, |place| Process {
+            world: 2,
+            begin_ms: Process::FIRST.begin_ms + begin_ms * (place as i64 / 2),
+            id: 100 + place as i64,
+            ..nth(place % 2)
+        });
+        let of_job = |name: &str| (name.to_owned(), vec![0, 1]);
+        assert_eq!(runs(&tool), ["a", "b"].map(of_job), "{begin_ms} ms later");
+    }
+}
+
+#[test]
 fn a_trace_of_another_day_does_not_take_the_rank_of_one() {
     for (days, ranks) in [(0, vec![1, 2]), (1, vec![0, 1, 2])] {
         let tool = Tool::new();

@@ -534,42 +534,32 @@ fn two_recordings_in_one_folder_are_not_added_up() {
         cp {pairs}/pipeline4-2.15.0/torch_et_$r.json.gz pytorch_et_$r.json.gz; \
         cp {pairs}/pipeline4-2.15.0/kineto_trace_$r.json.gz rank_$r.json.gz; done";
     tool.shell(both).exits(0);
-    for command in [
-        "analyze both",
-        "report both -o page.html",
-        "ranks both",
-        "findings both",
-        "top both -n 1",
-    ]
-    .into_iter()
-    .chain(["replay both", "diff {pairs}/tpdp4-2.15.0 both"])
-    {
-        let said = tool.run(command).exits(2);
-        for part in [
-            "2 device traces claim rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)",
-            "move the files of one recording into a separate folder",
-        ] {
-            assert!(said.stderr.contains(part), "{command}: {}", said.shown());
-        }
+    let runs = tool.run("ranks both --json").exits(0).runs();
+    let runs = runs.as_array().expect("runs").iter();
+    let runs = runs.map(|run| (&run["run"], run["ranks"].as_array().map(Vec::len)));
+    let runs: Vec<_> = runs.collect();
+    assert_eq!(
+        runs,
+        [(&json!("kineto-trace"), Some(4)), (&json!("rank"), Some(4))]
+    );
+    for command in ["analyze both", "findings both", "replay both"] {
+        let said = tool.run(command).exits(0);
         assert!(!said.stdout.contains("8 ranks"), "{}", said.shown());
-        assert!(
-            !said.stderr.contains("no device trace of the same rank"),
-            "{}",
-            said.shown()
-        );
     }
-    // each graph is written separately
-    tool.run("merge both -o out")
-        .exits(1)
-        .says("which device trace belongs to it is unclear")
-        .says("0 linked, 8 not joined, 8 failed");
-    // next to another folder it is left out
-    tool.shell("mkdir all; mv both all/; cp -r {pairs}/ddp2-2.15.0 all/good")
-        .exits(0);
-    tool.run("analyze all")
-        .exits(1)
-        .notes("kineto_trace_0 is left out: its rank is uncertain")
-        .says("2 steps on each of 2 ranks");
+    // a host trace belongs to the device trace of its process
+    let merged = tool.run("merge both -o out").exits(0);
+    let is_wrong =
+        merged.stdout.contains("device trace only") || merged.stderr.contains("two runs");
+    assert!(!is_wrong, "{}", merged.shown());
+    // if only some ranks are recorded twice, nothing tells which recording the others are of
+    tool.shell("rm both/rank_[123].json.gz").exits(0);
+    let part = "2 device traces claim rank 0 (kineto_trace_0.json.gz, rank_0.json.gz)";
+    for command in ["ranks both", "findings both", "replay both"] {
+        tool.run(command)
+            .exits(1)
+            .notes(part)
+            .notes("rank_0 is left out: its rank is uncertain");
+    }
 }
 
 #[test]
@@ -912,11 +902,22 @@ fn a_rank_of_which_nothing_fits_the_others_is_named_by_all_reports() {
             tool.file(&format!("run/{what}_{rank}.json"), trace);
         }
     }
+    let said =
+        "no communication of rank 2 matches another rank: its trace is probably from another run";
     for command in ["ranks", "findings", "replay", "analyze"] {
-        tool.run(&format!("{command} run --allow-mismatch")).notes(
-            "no communication of rank 2 matches another rank: its trace is probably from another run",
-        );
+        tool.run(&format!("{command} run --allow-mismatch"))
+            .notes(said);
     }
+    // two ranks of the other program match each other
+    for what in ["torch_et", "kineto_trace"] {
+        let trace = unpacked(&format!("pipeline4-2.15.0/{what}_3.json.gz"));
+        tool.file(&format!("run/{what}_3.json"), trace);
+    }
+    let found = tool.run("ranks run --allow-mismatch --json").runs();
+    let told = found[0]["diagnostics"].as_array().expect("a list").iter();
+    let strangers = told.filter(|one| one["code"] == "rank_stranger");
+    let strangers: Vec<&Value> = strangers.map(|one| &one["ranks"]).collect();
+    assert_eq!(strangers, [&json!([2, 3])]);
 }
 
 /// A trace that was copied under another rank's name may belong to either rank.
@@ -957,6 +958,16 @@ fn of_one_trace_under_two_ranks_neither_is_taken() {
             .complains(&["no rank can be used: its trace and the trace of rank 3"]);
     }
     tool.run("merge run -o none").exits(1);
+    // a run of 4 ranks has no rank 7, so that trace is the copy
+    tool.shell(
+        "rm run/* && cp {pairs}/tpdp4-2.15.0/kineto_trace_* run \
+        && cp run/kineto_trace_1.json.gz run/kineto_trace_7.json.gz",
+    )
+    .exits(0);
+    let report = tool.run("ranks run --json").exits(1).runs();
+    let excluded = &report[0]["excluded"];
+    assert_eq!(excluded[0]["reason"]["same_trace"]["rank"], 1, "{excluded}");
+    assert_eq!(report[0]["ranks"].as_array().map(Vec::len), Some(4));
 }
 
 #[test]

@@ -516,7 +516,7 @@ fn questions_have_names_and_answers_a_range() {
     );
     tool.run("replay trace.json --what-if graphs")
         .exits(0)
-        .says("a prediction")
+        .says("in any case")
         .says("can be captured if it takes no longer");
     tool.run("replay trace.json --what-if grafs")
         .exits(2)

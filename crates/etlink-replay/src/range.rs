@@ -5,7 +5,7 @@
 //! of a thread after it wakes. Some edges decide only in the changed run, so their latency is
 //! inferred from others of their class: the spread of these along the path widens the range on both
 //! sides. If recording slowed the host down, the runs are repeated with the least and the greatest
-//! overhead that it may have, both before and after the change.
+//! overhead that it may have, the same one without the change: a change of nothing changes nothing.
 
 use crate::assumed::Assumed;
 use crate::doubts::Doubts;
@@ -55,7 +55,11 @@ pub struct StepRange {
 }
 
 impl StepRange {
-    fn extend(range: &mut Option<StepRange>, before: DurationNs, after: DurationNs) {
+    /// Extends a range by the mean steps of two runs.
+    fn extend(range: &mut Option<StepRange>, steps: (Option<DurationNs>, Option<DurationNs>)) {
+        let (Some(before), Some(after)) = steps else {
+            return;
+        };
         let change = (after.0 - before.0) as f64 / before.0.max(1) as f64;
         let range = range.get_or_insert(StepRange {
             least_ns: after,
@@ -70,8 +74,8 @@ impl StepRange {
     }
 }
 
-/// Runs twice more, with the smallest and the largest effect of all open questions, and as often for
-/// each overhead that the recording may have. `plain` is the run without changes, `run` the run with
+/// Runs twice more, with the smallest and the largest effect of all open questions, and with and
+/// without the changes for each overhead that the recording may have. `plain` is the run without changes, `run` the run with
 /// them; `mean_step` is the mean step of a run. O(n log n + edges).
 pub fn answer_range(
     graph: &ReplayGraph,
@@ -80,9 +84,7 @@ pub fn answer_range(
     (plain, run): (&ReplayRun, &ReplayRun),
     mean_step: &dyn Fn(&ReplayRun) -> Option<DurationNs>,
 ) -> AnswerRange {
-    let as_given_ns = work_makespan(graph, plain).0;
-    let change = work_makespan(graph, run).0 - as_given_ns;
-    let step_as_given = mean_step(plain);
+    let change = work_makespan(graph, run).0 - work_makespan(graph, plain).0;
     let doubts = Doubts::new(graph, labels, plain);
     let returns = Returns::new(graph, (plain, run));
     let mut range = AnswerRange {
@@ -93,6 +95,7 @@ pub fn answer_range(
         possible_waits: doubts.possible.len() as u64,
         trust: path_trust(graph, run),
     };
+    StepRange::extend(&mut range.step, (mean_step(plain), mean_step(run)));
     let unchanged = ReplaySettings {
         resources: settings.resources,
         ..ReplaySettings::default()
@@ -104,21 +107,7 @@ pub fn answer_range(
             overhead.apply_to_durations(&mut duration);
             duration
         };
-        let rerun;
-        let plain = if overhead.is_empty() {
-            plain
-        } else {
-            rerun = run_assuming(graph, &unchanged, with_overhead(plain), Assumed::default());
-            &rerun
-        };
-        let before = work_makespan(graph, plain).0;
-        let step_before = mean_step(plain);
         for extreme in [Extreme::Least, Extreme::Most] {
-            let mut duration = with_overhead(run);
-            returns.apply_to_durations(extreme, &mut duration);
-            apply_errors(extreme, &settings.edits.errors, &mut duration);
-            let factor = settings.factor_of_causes(extreme == Extreme::Most);
-            apply_to_causes(graph, extreme, factor, &mut duration);
             let assumed = match extreme {
                 Extreme::Least => Assumed {
                     without: &doubts.doubtful,
@@ -129,21 +118,26 @@ pub fn answer_range(
                     with: &doubts.possible,
                 },
             };
+            // The run without the changes has the same overhead and the same waits.
+            let rerun;
+            let plain = if overhead.is_empty() {
+                plain
+            } else {
+                rerun = run_assuming(graph, &unchanged, with_overhead(plain), assumed);
+                &rerun
+            };
+            let mut duration = with_overhead(run);
+            returns.apply_to_durations(extreme, &mut duration);
+            apply_errors(extreme, &settings.edits.errors, &mut duration);
+            let factor = settings.factor_of_causes(extreme == Extreme::Most);
+            apply_to_causes(graph, (extreme, factor), plain, &mut duration);
             let run = run_assuming(graph, settings, duration, assumed);
             let error = assumed_latency_error(graph, (plain, &run)).0;
-            let after = work_makespan(graph, &run).0;
-            let step = mean_step(&run);
-            for (before, step_before) in [(before, step_before), (as_given_ns, step_as_given)] {
-                range.least_change_ns = range.least_change_ns.min(after - before - error);
-                range.most_change_ns = range.most_change_ns.max(after - before + error);
-                if let Some((before, after)) = step_before.zip(step) {
-                    StepRange::extend(&mut range.step, before, after);
-                }
-            }
+            let change = work_makespan(graph, &run).0 - work_makespan(graph, plain).0;
+            range.least_change_ns = range.least_change_ns.min(change - error);
+            range.most_change_ns = range.most_change_ns.max(change + error);
+            StepRange::extend(&mut range.step, (mean_step(plain), mean_step(&run)));
         }
-    }
-    if let Some((before, after)) = step_as_given.zip(mean_step(run)) {
-        StepRange::extend(&mut range.step, before, after);
     }
     range
 }
@@ -164,14 +158,15 @@ impl Extreme {
     }
 }
 
-/// Shortens or lengthens all predicted durations by their errors.
+/// Shortens or lengthens all predicted durations by their errors: with an error of 100 %, they are
+/// half or twice as long.
 fn apply_errors(extreme: Extreme, errors: &[(NodeIdx, f64)], durations: &mut [DurationNs]) {
     for (node, error) in errors {
         let Some(duration) = durations.get_mut(node.index()) else {
             continue;
         };
         let factor = match extreme {
-            Extreme::Least => 1.0 - error,
+            Extreme::Least => 1.0 / (1.0 + error),
             Extreme::Most => 1.0 + error,
         };
         *duration = DurationNs((duration.0 as f64 * factor).round() as i64);
@@ -183,8 +178,8 @@ fn apply_errors(extreme: Extreme, errors: &[(NodeIdx, f64)], durations: &mut [Du
 /// thread, which no factor on work changes.
 fn apply_to_causes(
     graph: &ReplayGraph,
-    extreme: Extreme,
-    factor: f64,
+    (extreme, factor): (Extreme, f64),
+    plain: &ReplayRun,
     durations: &mut [DurationNs],
 ) {
     for node in graph.indices() {
@@ -197,7 +192,7 @@ fn apply_to_causes(
             for gap in [node, dep.from] {
                 if graph.kind[gap.index()] == ReplayKind::HostGap {
                     let duration = &mut durations[gap.index()];
-                    *duration = extreme.of(graph.duration[gap.index()], *duration);
+                    *duration = extreme.of(plain.duration[gap.index()], *duration);
                 }
             }
         }

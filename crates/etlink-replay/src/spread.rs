@@ -43,15 +43,16 @@ impl LatencySpread {
 }
 
 /// Returns the possible error of a changed run's path from edges that decide only in that run, so
-/// that their latencies are assumed. O(n log n + edges).
+/// that their latencies are assumed, and from rounded durations. O(n log n + edges).
 pub(crate) fn assumed_latency_error(
     graph: &ReplayGraph,
     (plain, run): (&ReplayRun, &ReplayRun),
 ) -> DurationNs {
     let spreads = spreads(graph, plain);
-    let (mut steps, mut bias, mut variance) = (0, 0.0, 0.0);
+    let (mut rounded, mut bias, mut variance) = (0, 0.0, 0.0);
     for step in critical_path(graph, run) {
-        steps += 1;
+        let at = step.node.index();
+        rounded += i64::from(run.duration[at] != plain.duration[at]);
         let edge = run.deciding_edge(step.node);
         let assumed = edge.filter(|edge| plain.deciding_edge(step.node) != Some(*edge));
         if let Some(edge) = assumed {
@@ -63,8 +64,7 @@ pub(crate) fn assumed_latency_error(
         }
     }
     let error = bias.abs() + DEVIATIONS * variance.sqrt();
-    // Each duration is rounded.
-    DurationNs(error.ceil() as i64 + steps)
+    DurationNs(error.ceil() as i64 + rounded)
 }
 
 fn class_of(graph: &ReplayGraph, node: NodeIdx, edge: EdgeIdx) -> usize {

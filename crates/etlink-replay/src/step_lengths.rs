@@ -98,6 +98,9 @@ pub fn changed_steps(
                 before.done_ns
             }
             (_, before) => {
+                // What runs before the steps counts as far as it moves their end: otherwise less
+                // of it would make a step longer.
+                let start_ns = start_ns.clamp(end_ns.min(0), end_ns.max(0));
                 let own = later(step.span.begin_ns, start_ns);
                 before.map_or(own, |before| before.done_ns.max(own))
             }
@@ -164,5 +167,8 @@ mod tests {
         };
         assert_eq!(lengths(&plain), [30, 20, 5]);
         assert_eq!(lengths(&changed), [40, 20, 5]);
+        // The first step begins earlier, and ends as before.
+        let less_before = run(&[(0, 99), (4, 5), (20, 20), (50, 10), (70, 5)]);
+        assert_eq!(lengths(&less_before), [30, 20, 5]);
     }
 }

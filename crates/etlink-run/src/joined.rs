@@ -150,11 +150,10 @@ impl JoinedRun {
         start_skew_waits(&self.summaries, &self.matches, &self.clocks)
     }
 
-    /// Returns notes on ranks without any match.
+    /// Returns notes on ranks that match none of the others.
     fn stranger_notes(&self) -> Vec<Diagnostic> {
-        let strangers = self.matches.ranks_without_match(self.summaries.len());
-        let ranks = strangers.into_iter().map(|at| &self.summaries[at.index()]);
-        ranks.map(|summary| stranger_note(summary.rank)).collect()
+        let strangers = self.matches.strangers(&self.summaries);
+        strangers.iter().map(|ranks| stranger_note(ranks)).collect()
     }
 
     /// Returns the clock of a rank relative to the first rank, by the rank's place.
@@ -179,13 +178,19 @@ impl JoinedRun {
     }
 }
 
-/// Returns the note on a rank whose communications match no other rank's.
-pub fn stranger_note(rank: GlobalRank) -> Diagnostic {
-    diagnostic!(
+/// Returns the note on one of [`RunJoin::strangers`].
+pub fn stranger_note(ranks: &[GlobalRank]) -> Diagnostic {
+    let (others, whose) = match ranks {
+        [_] => ("another rank", "its trace is"),
+        _ => ("the other ranks", "their traces are"),
+    };
+    let note = diagnostic!(
         RankStranger,
-        "no communication of rank {rank} matches another rank: its trace is probably from another run"
-    )
-    .of_rank(rank)
+        "no communication of rank {} matches {others}: {whose} probably from another run",
+        first_ranks(ranks)
+    );
+    let note = note.advise("put the traces of each run in a folder of their own");
+    ranks.iter().copied().fold(note, Diagnostic::of_rank)
 }
 
 /// Returns notes on clocks that may distort figures of late arrivals: unknown clocks, and clocks

@@ -18,3 +18,4 @@ mod recorded;
 mod rerun;
 mod retimed;
 mod scope;
+mod shifted;

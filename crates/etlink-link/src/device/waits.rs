@@ -102,6 +102,9 @@ enum Evidence {
     Stated,
     /// The call can wait for nothing else.
     Meaning,
+    /// The call stages the copy piece by piece, behind all earlier work of the stream, and returns
+    /// while the last piece is copied.
+    Staging,
     /// The row was the last one launched to the stream that the call most likely waits for.
     Order,
     /// The row ended at a fitting time, or its stream is one of many.
@@ -114,6 +117,7 @@ impl Evidence {
     fn outweighs(self) -> DurationNs {
         match self {
             Evidence::Stated | Evidence::Meaning => DurationNs(i64::MAX),
+            Evidence::Staging => LEAST_STAGED,
             Evidence::Order => WAIT_LATENCY,
             Evidence::Guess => CLOCK_TOLERANCE,
         }
@@ -362,9 +366,10 @@ impl<'t> WaitFinder<'t> {
                 let evidence = if waits_for_copy(self.device, call, does, row) {
                     Evidence::Meaning
                 } else if self.device.rows.duration[row.index()] >= LEAST_STAGED {
-                    // The data is staged piece by piece, behind all earlier work of the stream,
-                    // and the call returns while the last piece is copied.
-                    Evidence::Order
+                    Evidence::Staging
+                } else if self.next_call_does(call) == Some(Does::StreamSync) {
+                    // A short copy is staged at once: the next call waits for it.
+                    return;
                 } else {
                     Evidence::Guess
                 };
@@ -400,6 +405,14 @@ impl<'t> WaitFinder<'t> {
         if let Some(row) = row {
             self.wait_if_possible(call, row, Evidence::Order);
         }
+    }
+
+    /// Returns the effect of the next call of a call's thread, if it is near.
+    fn next_call_does(&self, call: CallIdx) -> Option<Does> {
+        let threads = &self.device.calls.thread;
+        let mut after = (call.index() + 1..threads.len()).take(MAX_ROWS_OF_CALL);
+        let next = after.find(|other| threads[*other] == threads[call.index()]);
+        next.map(|next| self.does[next])
     }
 
     /// True if a call is made by an op, not by the program's own code.
@@ -446,14 +459,15 @@ impl<'t> WaitFinder<'t> {
     /// True if the end of a row can be what a call that returned at `at` waited for: it had begun,
     /// and ended by then, or later by no more than the evidence outweighs.
     fn can_end(&self, row: RowIdx, at: TimeNs, evidence: Evidence) -> bool {
-        // A row that begins after the call's return was never awaited, however short it is, unless
-        // nothing else can have been.
+        // A row that begins after the call's return, by more than the clocks may be off, was never
+        // awaited, however short it is, unless nothing else can have been.
         let begun_by = match evidence {
             Evidence::Stated | Evidence::Meaning => at + WAIT_LATENCY,
-            Evidence::Order | Evidence::Guess => at,
+            Evidence::Staging | Evidence::Order | Evidence::Guess => at,
         };
-        let has_begun = self.device.rows.start[row.index()] < begun_by;
-        has_begun && self.row_end(row).since(at) <= evidence.outweighs().0
+        let end = self.row_end(row);
+        let has_begun = self.device.rows.start[row.index()] < begun_by || ends_before(end, at);
+        has_begun && end.since(at) <= evidence.outweighs().0
     }
 
     /// Returns the row that ended last while a call blocked, shortly before its return.

@@ -19,6 +19,7 @@ use super::stated_steps::shift_by_steps;
 use super::{Communication, GroupIdentity, Peers, RankSummary};
 use etlink_model::{CollectiveKind, CommIdx, GlobalRank, GroupIdx, NodeIdx, RankIdx, UnixNs};
 use problems::Problems;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Participants of a communication.
@@ -91,9 +92,14 @@ impl CollectiveMatch {
     /// True if all ranks whose traces are here have it with the same kind, so their times can be
     /// compared.
     pub fn is_whole(&self) -> bool {
+        self.is_one() && self.outside.is_empty()
+    }
+
+    /// True if all ranks that recorded its time have it with the same kind.
+    fn is_one(&self) -> bool {
         use Mismatch::{Kind, Order, Recorded};
-        let is_one = !matches!(self.differs, Some(Kind | Order | Recorded));
-        self.missing.is_empty() && self.outside.is_empty() && self.lost.is_empty() && is_one
+        let are_alike = !matches!(self.differs, Some(Kind | Order | Recorded));
+        self.missing.is_empty() && self.lost.is_empty() && are_alike
     }
 }
 
@@ -117,24 +123,46 @@ impl RunJoin {
         problems.any(|problem| problem.kind == JoinProblemKind::GlooUnrecorded)
     }
 
-    /// Returns the indexes of ranks with collectives or messages that match no other rank, while
-    /// others' match: their traces are probably from another run.
-    pub fn ranks_without_match(&self, ranks: usize) -> Vec<RankIdx> {
-        let (mut has, mut fits) = (vec![false; ranks], vec![false; ranks]);
-        for matched in &self.matches {
-            for member in &matched.members {
-                let at = member.rank.index();
-                (has[at], fits[at]) = (
-                    has[at] || matched.is_shared(),
-                    fits[at] || matched.is_whole() && matched.members.len() > 1,
-                );
+    /// Returns the parts of the ranks that match among themselves, but not in the communications
+    /// that they share with the others: their traces are probably from another run. The largest
+    /// part is none of them, nor is any if nothing fits and no kinds differ.
+    pub fn strangers(&self, ranks: &[RankSummary]) -> Vec<Vec<GlobalRank>> {
+        let mut part: Vec<usize> = (0..ranks.len()).collect();
+        for matched in self.matches.iter().filter(|matched| matched.is_one()) {
+            for pair in matched.members.windows(2) {
+                let [to, from] = [pair[0], pair[1]].map(|member| part[member.rank.index()]);
+                if from != to {
+                    let moved = part.iter_mut().filter(|part| **part == from);
+                    moved.for_each(|part| *part = to);
+                }
             }
         }
-        let any = fits.contains(&true);
-        (0..ranks)
-            .filter(|at| any && has[*at] && !fits[*at])
-            .map(RankIdx::new)
-            .collect()
+        let places = ranks.iter().map(|summary| summary.rank).zip(0..);
+        let places: BTreeMap<GlobalRank, usize> = places.collect();
+        let mut apart = BTreeSet::new();
+        for matched in self.matches.iter().filter(|matched| !matched.is_one()) {
+            let members = matched.members.iter().map(|member| member.rank.index());
+            let lacking = matched.missing.iter().chain(&matched.lost);
+            let lacking = lacking.filter_map(|rank| places.get(rank).copied());
+            let parts: BTreeSet<usize> = members.chain(lacking).map(|at| part[at]).collect();
+            if parts.len() > 1 {
+                apart.extend(parts);
+            }
+        }
+        let mut parts: BTreeMap<usize, Vec<GlobalRank>> = BTreeMap::new();
+        for (part, summary) in part.into_iter().zip(ranks) {
+            parts.entry(part).or_default().push(summary.rank);
+        }
+        let kinds_differ = |matched: &CollectiveMatch| matched.differs == Some(Mismatch::Kind);
+        if parts.len() == ranks.len() && !self.matches.iter().any(kinds_differ) {
+            return vec![];
+        }
+        let sizes = parts.iter().map(|(part, own)| (own.len(), Reverse(*part)));
+        if let Some((_, Reverse(largest))) = sizes.max() {
+            apart.remove(&largest);
+        }
+        parts.retain(|part, _| apart.contains(part));
+        parts.into_values().collect()
     }
 
     /// Describes a collective: `all_reduce 9 of ranks 0, 1`, `message 3 from rank 0 to rank 1`.

@@ -181,8 +181,9 @@ impl RunSelection {
         }
     }
 
-    /// Excludes traces of one process and time that claim to be of several ranks. Traces without a
-    /// machine name, such as simulators', may be alike.
+    /// Excludes traces of one process and time that claim to be of several ranks, except the only
+    /// one that is not excluded yet. Traces without a machine name, such as simulators', may be
+    /// alike.
     fn by_process(&mut self, ranks: &[&RankSummary]) {
         let mut same: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, summary) in ranks.iter().enumerate() {
@@ -197,12 +198,15 @@ impl RunSelection {
                 same.entry((machine, process, times)).or_default().push(at);
             }
         }
+        let was_out: Vec<bool> = self.excluded.iter().map(Option::is_some).collect();
         for members in same.values() {
             for at in members {
                 let own = ranks[*at];
-                let mut others = members.iter().map(|other| ranks[*other]);
-                if let Some(copy) = others.find(|other| is_copy(own, other)) {
-                    let rank = copy.rank;
+                let mut others = members
+                    .iter()
+                    .filter(|other| was_out[*at] || !was_out[**other]);
+                if let Some(copy) = others.find(|other| is_copy(own, ranks[**other])) {
+                    let rank = ranks[*copy].rank;
                     self.excluded[*at] = Some(ExcludeReason::SameTrace { rank });
                 }
             }

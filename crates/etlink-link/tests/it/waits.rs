@@ -612,12 +612,16 @@ fn a_copy_to_memory_that_is_not_pinned_blocks() {
 #[test]
 fn a_long_copy_from_memory_that_is_not_pinned_blocks_until_its_last_piece() {
     // A short one is staged at once, and its call returns.
-    for (length, waits) in [(5_000_000, 1), (4_000, 0)] {
+    for (length, last_piece, waits) in [
+        (5_000_000, 11_000, 1),
+        (5_000_000, 60_000, 1),
+        (4_000, 11_000, 0),
+    ] {
         let mut draw = TraceBuilder::default();
         let main = draw.thread();
         let id = draw.next_correlation();
         draw.call(main, "cudaMemcpyAsync", (0, length + 9_000), id);
-        let row = (20_000.min(length), length + 20_000);
+        let row = (20_000.min(length), length + 9_000 + last_piece);
         let copy = "Memcpy HtoD (Pageable -> Device)";
         draw.memcpy(SEVEN, copy, row, id, 1 << 20);
         let trace = alone(&draw);
@@ -674,16 +678,37 @@ fn an_op_that_begins_in_a_blocking_call_keeps_its_time() {
 
 #[test]
 fn a_call_does_not_wait_for_what_began_after_it() {
-    // whole microseconds: the kernel has length 0 and begins as the call returns
-    let mut draw = TraceBuilder::default();
-    let main = draw.thread();
-    draw.launch(main, (0, 5_000), SEVEN, "k", (20_000, 20_000));
-    draw.call(main, "cudaStreamSynchronize", (10_000, 20_000), None);
-    draw.op(main, "next", 30_000, 40_000);
-    let trace = alone(&draw);
-    assert_eq!(edges(&trace, EdgeKind::HostWait), [""; 0]);
-    assert_eq!(thread(&trace)[2], "cudaStreamSynchronize 10-20");
-    assert_eq!(anomalies(&trace), []);
+    // whole microseconds: the kernel has length 0
+    for (begins, waits) in [(20_000, true), (22_000, true), (23_000, false)] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        // With two streams, the call does not show that the clock is off.
+        draw.launch(main, (0, 1_000), TWENTY, "other", (2_000, 3_000));
+        draw.launch(main, (1_000, 5_000), SEVEN, "k", (begins, begins));
+        draw.call(main, "cudaStreamSynchronize", (10_000, 20_000), None);
+        draw.op(main, "next", 30_000, 40_000);
+        let trace = alone(&draw);
+        let found = edges(&trace, EdgeKind::HostWait);
+        let of_k = found.contains(&"k -> cudaStreamSynchronize".to_owned());
+        assert_eq!(of_k, waits, "{begins}");
+        assert_eq!(anomalies(&trace), []);
+    }
+}
+
+/// The call that waits for a copy is the same one whatever the device's clock shows.
+#[test]
+fn a_copy_that_is_staged_at_once_is_awaited_by_the_synchronisation_after_it() {
+    for end in [9_000, 12_000, 19_000, 21_000, 26_000] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        let id = draw.next_correlation();
+        draw.call(main, "cudaMemcpyAsync", (0, 10_000), id);
+        let copy = "Memcpy HtoD (Pageable -> Device)";
+        draw.memcpy(SEVEN, copy, (end - 1_000, end), id, 64);
+        draw.call(main, "cudaStreamSynchronize", (11_000, 20_000), None);
+        let waits = edges(&alone(&draw), EdgeKind::HostWait);
+        assert_eq!(waits, [format!("{copy} -> cudaStreamSynchronize")], "{end}");
+    }
 }
 
 #[test]

@@ -37,9 +37,10 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Returns true if the range contains the truth.
+    /// Returns true if the range contains the truth, to the nanoseconds by which the machine rounds.
     fn is_covered(self) -> bool {
-        let range = self.range.least_change_ns..=self.range.most_change_ns;
+        const ROUNDED: i64 = 20;
+        let range = self.range.least_change_ns - ROUNDED..=self.range.most_change_ns + ROUNDED;
         range.contains(&(self.truth - self.before))
     }
 

@@ -4,7 +4,10 @@
 use super::read_trace;
 use etlink_link::{LinkOptions, LinkedTrace, link};
 use etlink_model::DurationNs;
-use etlink_replay::{ReplaySettings, graph_from_trace, run_graph, without_overhead, work_makespan};
+use etlink_replay::{
+    ReplaySettings, answer_range, graph_from_trace, overhead_doubt, run_graph, without_overhead,
+    work_makespan,
+};
 use etlink_testing::{
     Machine, MachineChange,
     MachineInstruction::{self, DeviceSync, Host, Launch, Op, Step},
@@ -111,4 +114,31 @@ fn a_run_without_steps_needs_an_estimate() {
     for known in [None, Some(DurationNs(1_000))] {
         assert!(without_overhead(&trace, known).is_err());
     }
+}
+
+/// Returns the least and the greatest change by a rule, if the overhead of recording is uncertain.
+fn change_range(trace: &LinkedTrace, rule: &str) -> (i64, i64) {
+    let graph = graph_from_trace(trace).expect("no circle");
+    let settings = ReplaySettings {
+        scales: vec![rule.parse().expect("a rule")],
+        overhead_doubt: overhead_doubt(trace, &graph),
+        ..ReplaySettings::default()
+    };
+    assert!(!settings.overhead_doubt.is_empty());
+    let plain = run_graph(&graph, trace, &ReplaySettings::default());
+    let run = run_graph(&graph, trace, &settings);
+    let range = answer_range(&graph, trace, &settings, (&plain, &run), &|_| None);
+    (range.least_change_ns, range.most_change_ns)
+}
+
+/// The overhead is the same with and without the change.
+#[test]
+fn an_uncertain_overhead_is_no_doubt_about_a_change_of_nothing() {
+    let (mut trace, _) = recorded(10);
+    trace.report.overhead = without_overhead(&trace, None)
+        .ok()
+        .map(|(_, overhead)| overhead);
+    assert_eq!(change_range(&trace, "kind=kernel 1"), (0, 0));
+    let (least, most) = change_range(&trace, "kind=kernel 0");
+    assert!(least < most && most <= 0, "{least} to {most}");
 }

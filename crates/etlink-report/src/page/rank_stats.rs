@@ -1,8 +1,8 @@
 //! Arrival times of ranks at each collective, for a heat map.
 
 use etlink_link::ranks::{
-    CollectiveArrival, CollectiveSkew, RankClock, RankSummary, RunJoin, RunSteps, StragglerStats,
-    collective_arrivals, collective_skews, select_run, straggler_stats,
+    CollectiveArrival, CollectiveSkew, PairBytes, RankClock, RankSummary, RunJoin, RunSteps,
+    StragglerStats, collective_arrivals, collective_skews, pair_bytes, select_run, straggler_stats,
 };
 use etlink_model::GlobalRank;
 use serde::Serialize;
@@ -11,6 +11,8 @@ use serde::Serialize;
 const COLUMNS: usize = 400;
 /// Largest number of heat-map cells, for any number of ranks.
 const CELLS: usize = 100_000;
+/// Largest number of ranks of a group whose pairs are listed.
+const PAIRED: usize = 64;
 /// Number of listed collectives; beyond it, only those with the largest skew and the first of each
 /// column are listed.
 const LISTED: usize = 2_000;
@@ -30,6 +32,8 @@ pub struct RankStats {
     pub(super) count: usize,
     /// Delays for the heat map.
     pub(super) late: ArrivalDelays,
+    /// Bytes of all-to-alls between ranks, of groups of at most [`PAIRED`] ranks.
+    pub(super) pairs: Vec<PairBytes>,
     /// Steps of the run.
     #[serde(skip)]
     pub(super) steps: RunSteps,
@@ -63,11 +67,15 @@ impl RankStats {
         let count = skews.len();
         let skews = listed_skews(skews, &mut late.first);
         let absent = !select_run(ranks, true).absent.is_empty();
+        let mut pairs = pair_bytes(ranks, join);
+        let is_small = |group| join.groups.get(&group).is_some_and(|of| of.len() <= PAIRED);
+        pairs.retain(|pair| is_small(pair.group));
         RankStats {
             steps: RunSteps::of_ranks(ranks, &clocks),
             ranks: straggler_stats(ranks, join, &clocks),
             absent,
             late,
+            pairs,
             clocks,
             skews,
             count,

@@ -404,6 +404,15 @@ export type PageTrees = {
   ranks: CallTreeColumns[][];
 };
 
+export type PairBytes = {
+  group: number;
+  from: number;
+  to: number;
+  bytes: number;
+  count: number;
+  received_to_mean: number;
+};
+
 export type PathColumns = {
   range: number[];
   name: number[];
@@ -490,6 +499,7 @@ export type RankStats = {
   skews: CollectiveSkew[];
   count: number;
   late: ArrivalDelays;
+  pairs: PairBytes[];
 };
 
 export type ReplayFigures = {

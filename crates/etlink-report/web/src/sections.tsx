@@ -15,6 +15,7 @@ import type {
 import { count, percent } from "./format";
 import { Heat } from "./heat";
 import { useNavigation } from "./navigation";
+import { Pairs } from "./pairs";
 import { Steps, stepRows } from "./steps";
 import { columnsOf, Name, Table, type Column } from "./table";
 
@@ -462,6 +463,7 @@ export function CollectivesSection({
         filter={false}
         rows={16}
       />
+      <Pairs pairs={met.pairs} />
       <h3>Matched collectives and messages</h3>
       <Table
         id="skew-table"

@@ -51,22 +51,18 @@ type Recording<'t> = BTreeMap<i64, &'t TraceCandidate>;
 /// Returns the cycles in their order; `None` if no rank has several, or if nothing assigns them.
 /// O(files log files).
 pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
-    let mut devices = vec![];
-    let mut most = 0;
-    for (rank, [_, own]) in ranks {
-        if !may_be_recordings(own) {
-            return None;
-        }
-        most = most.max(own.len());
-        devices.extend(own.iter().map(|trace| (*rank, trace)));
-    }
-    if most < 2 {
+    let of_ranks = ranks.values().map(|[_, own]| own);
+    let of_ranks: Vec<_> = of_ranks.filter(|own| !own.is_empty()).collect();
+    let devices = ranks.iter();
+    let devices = devices.flat_map(|(rank, [_, own])| own.iter().map(|trace| (*rank, trace)));
+    let devices: Vec<_> = devices.collect();
+    let by_name = by_name(&devices);
+    let are_whole = by_name.iter().all(|one| one.len() == of_ranks.len());
+    let are_named = are_whole && of_ranks.len() > 1;
+    let mut several = of_ranks.iter().filter(|own| own.len() > 1).peekable();
+    if several.peek().is_none() || !several.all(|own| may_be_recordings(own, are_named)) {
         return None;
     }
-    let with_devices = devices.iter().map(|(rank, _)| *rank);
-    let with_devices: BTreeSet<i64> = with_devices.collect();
-    let by_name = by_name(&devices);
-    let are_whole = by_name.iter().all(|one| one.len() == with_devices.len());
     let recordings = match by_time(&devices) {
         _ if are_whole => by_name,
         Some(recordings) => recordings,
@@ -85,7 +81,8 @@ pub(super) fn split_cycles(ranks: &RankCandidates) -> Option<FolderCycles> {
             }
             // one observer writes a single host trace over all cycles
             let host = match &hosts[..] {
-                [] | [_] => hosts.first(),
+                [] => None,
+                [only] => Some(only).filter(|host| !is_other_process(host, device)),
                 _ => host_of(hosts, device, (place, recordings.len())),
             };
             let of_rank = [host.cloned(), device.cloned()];
@@ -119,9 +116,10 @@ pub(super) fn are_runs_by_name(candidates: &[TraceCandidate], world: Option<i64>
 }
 
 /// Returns true if a rank's traces may be several recordings. An exact name, such as
-/// `kineto_trace_0`, is of another kind of trace than names with other words. Two recorders make one
-/// run, and traces that state different ranks or sizes have local ranks in their names.
-fn may_be_recordings(traces: &[TraceCandidate]) -> bool {
+/// `kineto_trace_0`, is of another kind of trace than names with other words, unless each of these
+/// names has all ranks (`are_named`). Two recorders make one run, and traces that state different
+/// ranks or sizes have local ranks in their names.
+fn may_be_recordings(traces: &[TraceCandidate], are_named: bool) -> bool {
     let about = |one: &TraceCandidate| (one.kind, one.inside.rank, one.inside.world_size);
     let mut pairs = traces.windows(2);
     let are_alike = pairs.all(|pair| about(&pair[0]) == about(&pair[1]));
@@ -130,7 +128,7 @@ fn may_be_recordings(traces: &[TraceCandidate]) -> bool {
         .iter()
         .map(|one| words(&one.stem).collect())
         .collect();
-    traces.len() < 2 || are_alike && (exact == 0 || exact > 1 && names.len() == 1)
+    are_alike && (are_named || exact == 0 || exact > 1 && names.len() == 1)
 }
 
 /// Assigns recordings by names that are equal apart from the rank.
@@ -200,6 +198,13 @@ fn in_order(traces: &[TraceCandidate]) -> Vec<&TraceCandidate> {
     let mut order: Vec<&TraceCandidate> = traces.iter().collect();
     order.sort_by_cached_key(|trace| natural_key(&trace.stem));
     order
+}
+
+/// Returns true if two processes are known to have recorded a host trace and a device trace.
+fn is_other_process(host: &TraceCandidate, device: Option<&TraceCandidate>) -> bool {
+    let process = host.inside.recorder.process;
+    let other = device.and_then(|device| device.inside.recorder.process);
+    process.zip(other).is_some_and(|(own, other)| own != other)
 }
 
 /// Returns the host trace of a cycle: that of the device trace's process, with its number in the

@@ -122,11 +122,9 @@ impl MergedRun {
         joined
             .problems
             .extend(serialize_comms(&facts, &join, &agreed.deadlocked));
-        joined.strangers = join
-            .ranks_without_match(facts.len())
-            .into_iter()
-            .map(|at| facts[at.index()].rank)
-            .collect();
+        let strangers = join.strangers(&facts);
+        diagnostics.extend(strangers.iter().map(|ranks| stranger_note(ranks)));
+        joined.strangers = strangers.concat();
         let ranks = facts.iter().map(|facts| facts.rank).collect();
         let (world_size, mut absent) = (members.world_size, members.absent);
         // a rank that was not requested is not missing
@@ -142,7 +140,6 @@ impl MergedRun {
                 absent_note.message
             ));
         }
-        diagnostics.extend(joined.strangers.iter().map(|rank| stranger_note(*rank)));
         MergedRun {
             run: files.folder.display().to_string(),
             ranks,

@@ -19,7 +19,7 @@ use etlink_model::{
 use etlink_replay::{EditableGraph, ReplayRun, graph_from_trace};
 use flate2::read::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A fault that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +75,7 @@ impl Fault {
 /// Smallest effect that must be named, as a share of the window.
 const LEAST_EFFECT: f64 = 0.04;
 
-fn read_device(path: &Path) -> DeviceTrace {
+pub(crate) fn read_device(path: &Path) -> DeviceTrace {
     let file = std::fs::File::open(path).expect("a recording");
     let options = etlink_formats::kineto::KinetoReadOptions::default();
     let is_zstd = path.extension().is_some_and(|end| end == "zst");
@@ -88,13 +88,13 @@ fn read_device(path: &Path) -> DeviceTrace {
 }
 
 /// A linked trace with its analysis.
-struct Linked {
-    trace: LinkedTrace,
-    analysis: RankAnalysis,
+pub(crate) struct Linked {
+    pub(crate) trace: LinkedTrace,
+    pub(crate) analysis: RankAnalysis,
 }
 
 impl Linked {
-    fn new(device: DeviceTrace) -> Linked {
+    pub(crate) fn new(device: DeviceTrace) -> Linked {
         Linked::of_rank(None, device, None)
     }
 
@@ -130,7 +130,7 @@ impl Linked {
         same.map(|step| step.length_ns).sum()
     }
 
-    fn findings(&self) -> RunFindings {
+    pub(crate) fn findings(&self) -> RunFindings {
         let rules = KernelRules::built_in().expect("rules");
         let part = RankPart {
             first: NodeIdx(0),
@@ -771,32 +771,46 @@ fn on_slower_device(device: DeviceTrace, factor: f64) -> DeviceTrace {
         .trace
 }
 
-fn subjects() -> Vec<Subject> {
+/// Returns the recordings that `GPU` and `TRACES` name, with their names and how much slower their
+/// device is to be; `usual` ones without `GPU`.
+pub(crate) fn recordings(usual: &str) -> Vec<(String, PathBuf, f64)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/gpu");
-    let names = std::env::var("GPU");
-    let names = names
-        .as_deref()
-        .unwrap_or("gemm-base,streams-base,streams-base*30,compile-base,input_copy-changed");
-    let mut all: Vec<Subject> = names
+    let names = std::env::var("GPU").unwrap_or_else(|_| usual.to_owned());
+    let of_names = names
         .split(',')
         .filter(|name| !name.is_empty())
         .map(|name| {
             let (name, slower) = name.split_once('*').unwrap_or((name, "1"));
-            let device = read_device(&root.join(name).join("kineto_trace_0.json.zst"));
-            let factor = slower.parse().expect("a factor");
-            Subject::new(name, on_slower_device(device, factor))
-        })
-        .collect();
-    for file in std::env::var("TRACES").unwrap_or_default().split(':') {
-        if !file.is_empty() {
+            let file = root.join(name).join("kineto_trace_0.json.zst");
+            (name.to_owned(), file, slower.parse().expect("a factor"))
+        });
+    let traces = std::env::var("TRACES").unwrap_or_default();
+    let of_files = traces
+        .split(':')
+        .filter(|file| !file.is_empty())
+        .map(|file| {
             let name = Path::new(file).file_name().unwrap_or_default();
-            all.push(Subject::new(
-                &name.to_string_lossy(),
-                read_device(Path::new(file)),
-            ));
-        }
-    }
-    all
+            (
+                name.to_string_lossy().into_owned(),
+                PathBuf::from(file),
+                1.0,
+            )
+        });
+    of_names.chain(of_files).collect()
+}
+
+fn subjects() -> Vec<Subject> {
+    let all = recordings("gemm-base,streams-base,streams-base*30,compile-base,input_copy-changed");
+    let read = all.into_iter().map(|(name, file, factor)| {
+        let device = read_device(&file);
+        let device = if factor == 1.0 {
+            device
+        } else {
+            on_slower_device(device, factor)
+        };
+        Subject::new(&name, device)
+    });
+    read.collect()
 }
 
 #[test]

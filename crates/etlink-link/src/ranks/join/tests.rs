@@ -176,12 +176,33 @@ fn a_rank_that_fits_nobody_is_a_stranger() {
         .take(2)
         .for_each(|summary| collective(summary, AllReduce, 0, 1, (0, 5)));
     collective(&mut ranks[2], Broadcast, 1, 1, (0, 5));
-    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [RankIdx(2)]);
+    assert_eq!(join_ranks(&ranks).strangers(&ranks), [[GlobalRank(2)]]);
     assert_eq!(
-        join_ranks(&ranks[2..]).ranks_without_match(1),
-        [],
+        join_ranks(&ranks[2..]).strangers(&ranks[2..]),
+        [[]; 0] as [[GlobalRank; 0]; 0],
         "when nothing fits nobody is strange"
     );
+}
+
+/// Ranks 0 and 1 are of one run, ranks 2 and 3 of another: each pair has a group of its own, and the
+/// group of all has collectives of other kinds.
+#[test]
+fn ranks_that_fit_among_themselves_are_strangers_together() {
+    let groups: [&[u64]; 3] = [&[0, 1], &[2, 3], &[0, 1, 2, 3]];
+    let mut ranks = [0, 1, 2, 3].map(|at| rank(at, 4, &groups));
+    for (at, summary) in (0..).zip(&mut ranks) {
+        collective(summary, AllReduce, at / 2, 1, (0, 5));
+    }
+    assert!(
+        join_ranks(&ranks).strangers(&ranks).is_empty(),
+        "nothing is shared"
+    );
+    for (at, summary) in ranks.iter_mut().enumerate() {
+        let kind = if at < 2 { AllReduce } else { Broadcast };
+        collective(summary, kind, 2, 1, (10, 15));
+    }
+    let strangers = [[GlobalRank(2), GlobalRank(3)]];
+    assert_eq!(join_ranks(&ranks).strangers(&ranks), strangers);
 }
 
 #[test]
@@ -190,10 +211,10 @@ fn a_rank_whose_partners_have_no_traces_is_no_stranger() {
     let mut third = rank(2, 4, &[&[2, 3], &[1, 2]]);
     collective(&mut third, AllReduce, 0, 1, (0, 5));
     let mut ranks = [first, second, third];
-    assert_eq!(join_ranks(&ranks).ranks_without_match(3), []);
+    assert!(join_ranks(&ranks).strangers(&ranks).is_empty());
     // a collective that only it has matches nobody either
     collective(&mut ranks[2], AllReduce, 1, 1, (10, 15));
-    assert_eq!(join_ranks(&ranks).ranks_without_match(3), [RankIdx(2)]);
+    assert_eq!(join_ranks(&ranks).strangers(&ranks), [[GlobalRank(2)]]);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use super::type_recorder::TypeRecorder;
 use super::*;
 use etlink_formats::memory_snapshot::{DeviceMemory, MemorySeries, StackMemory};
-use etlink_link::ranks::{RankSummary, align_clocks, join_ranks};
+use etlink_link::ranks::{PairBytes, RankSummary, align_clocks, join_ranks};
 use etlink_link::{MatchRule, NoLaunch};
 use etlink_model::{AnomalyKind, Diagnostic, DiagnosticCode, GlobalRank};
 use etlink_testing::ParamComms;
@@ -72,7 +72,8 @@ fn page_types() -> String {
         .zip(0..)
         .map(|(trace, rank)| report_rank(trace, rank, &rules))
         .collect();
-    let stats = RankStats::new(&summaries, &join, clocks.clone());
+    let mut stats = RankStats::new(&summaries, &join, clocks.clone());
+    stats.pairs.push(PairBytes::default());
     let total = run_totals(ranks.iter().map(|rank| &rank.analysis));
     let row = ComparedRow {
         name: "void sum<4>(int)".to_owned(),

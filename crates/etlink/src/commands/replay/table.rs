@@ -10,7 +10,7 @@ use etlink_link::ranks::step_definition;
 use etlink_model::DurationNs;
 use etlink_replay::{
     EdgeKind, NodeLabel, NodeTime, PathCause, PathReport, PathStepReport, PathTrust, ReplayFigures,
-    StartExplanation, StartReason, StepRange,
+    StartExplanation, StartReason,
 };
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -318,45 +318,43 @@ fn add_step(replayed: &Replayed, mean: &MeanStep, rows: &mut FactRows) {
         (duration_text(mean.unchanged_ns), which)
     };
     rows.add("step", value, text + &definition);
-    let range = replayed
-        .what_if
-        .as_ref()
-        .and_then(|what_if| what_if.range.step);
-    if let Some(range) = range.filter(|range| range.least_ns < range.most_ns) {
-        let text = step_range_text(&range, mean.unchanged_ns, is_corrected(replayed));
+    let what_if = replayed.what_if.as_ref();
+    if let Some(range) = what_if.and_then(|what_if| what_if.range.step) {
+        let [least, most] = [range.least_ns, range.most_ns].map(duration_text);
+        let changes = [range.least_change, range.most_change];
+        let changes = changes.map(|change| format!("{:+.1} %", 100.0 * change));
+        let doubts = doubts_text(replayed, &changes);
+        let text = if least == most {
+            doubts
+        } else {
+            format!("with the change, the true step takes {least} to {most}; {doubts}")
+        };
         rows.add("", "", text);
     }
 }
 
-/// Returns true if the times are an estimate without the overhead of recording, whose error can exceed
-/// the change: then even the sign of the true change is unknown.
+/// Returns true if the times are an estimate without the overhead of recording.
 fn is_corrected(replayed: &Replayed) -> bool {
     let figures = replayed.figures.as_ref();
     figures.is_some_and(|figures| figures.corrected_ns.is_some())
 }
 
-/// Describes the range of a step with the changes. The range of the relative change is wider if the
-/// step without them is not known either.
-fn step_range_text(range: &StepRange, unchanged: DurationNs, is_corrected: bool) -> String {
-    let [least, most] =
-        [range.least_change, range.most_change].map(|change| format!("{:+.1} %", 100.0 * change));
-    let relative = |ns: DurationNs| ns.0 as f64 / unchanged.0.max(1) as f64 - 1.0;
-    let is_known = (relative(range.least_ns) - range.least_change).abs() < 0.01
-        && (relative(range.most_ns) - range.most_change).abs() < 0.01;
-    let change = if is_corrected {
-        format!(
-            "the overhead of recording is uncertain with and without the change, which leaves a \
-             change of {least} to {most}"
-        )
-    } else if is_known {
-        format!("a change of {least} to {most}")
-    } else {
-        format!(
-            "the step without the change is uncertain too, which leaves a change of {least} to {most}"
-        )
+/// Describes the least and the greatest true change, and what it depends on. What is not known with
+/// and without the change alike does not widen it.
+fn doubts_text(replayed: &Replayed, [least, most]: &[String; 2]) -> String {
+    if least == most {
+        return format!("a change of {least} in any case");
+    }
+    let what_if = replayed.what_if.as_ref();
+    let mut questions = what_if.iter().flat_map(|what_if| &what_if.questions);
+    let is_predicted = questions.any(|asked| !asked.predicted.is_empty());
+    let reasons = match (is_corrected(replayed), is_predicted) {
+        (false, false) => "uncertain waits",
+        (false, true) => "predicted durations and uncertain waits",
+        (true, false) => "the overhead of recording and uncertain waits",
+        (true, true) => "the overhead of recording, predicted durations and uncertain waits",
     };
-    let [least, most] = [range.least_ns, range.most_ns].map(duration_text);
-    format!("with the change, the true step takes {least} to {most}; {change}")
+    format!("a change of {least} to {most}, depending on {reasons}")
 }
 
 /// Formats a time without and with the changes.
@@ -555,38 +553,29 @@ fn add_what_if(changes: &WhatIfReport, replayed: &Replayed, rows: &mut FactRows)
     let questions = changes.questions.iter().map(|asked| asked.question.clone());
     let scales = changes.scale.iter().cloned();
     let asked: Vec<String> = questions.chain(scales).chain(without).collect();
-    let change = share_text(changes.change_ns, changes.unchanged_ns);
-    rows.add(
-        "what if",
-        change_text(changes.unchanged_ns, changes.makespan_ns),
-        format!("{change}: {}", asked.join(", ")),
-    );
-    rows.add(
-        "",
-        "",
-        "replayed, the whole recording to the end of its last work; work that nothing waits for is left out",
-    );
     let range = &changes.range;
-    let [least, most] = [range.least_change_ns, range.most_change_ns].map(signed_time);
-    let mut questions = changes.questions.iter();
-    let is_predicted = questions.any(|asked| !asked.predicted.is_empty());
-    let range_text = if least == most {
-        "a prediction; uncertain waits do not change it".to_owned()
-    } else {
-        let reasons = match (is_corrected(replayed), is_predicted) {
-            (false, false) => "uncertain waits",
-            (false, true) => "predicted durations and uncertain waits",
-            (true, false) => "the overhead of recording and uncertain waits",
-            (true, true) => "the overhead of recording, predicted durations and uncertain waits",
-        };
-        format!("a prediction; from {least} to {most}, depending on {reasons}")
+    let is_certain = match range.step {
+        // Steps are the answer of a recording that has them: it begins and ends somewhere.
+        Some(step) => {
+            rows.add(
+                "what if",
+                "",
+                format!("{}: the step above", asked.join(", ")),
+            );
+            step.least_change == step.most_change
+        }
+        None => {
+            let change = share_text(changes.change_ns, changes.unchanged_ns);
+            let value = change_text(changes.unchanged_ns, changes.makespan_ns);
+            rows.add("what if", value, format!("{change}: {}", asked.join(", ")));
+            let scope = "replayed, the whole recording to the end of its last work; work that nothing waits for is left out";
+            rows.add("", "", scope);
+            let bounds = [range.least_change_ns, range.most_change_ns].map(signed_time);
+            rows.add("", "", doubts_text(replayed, &bounds));
+            bounds[0] == bounds[1]
+        }
     };
-    // The range of a predicted step is the one to go by: it has the overhead of recording, too.
-    let is_said = range.step.is_some_and(|step| step.least_ns < step.most_ns);
-    if !(is_predicted && is_said) {
-        rows.add("", "", range_text);
-    }
-    if range.possible_waits > 0 && least != most {
+    if range.possible_waits > 0 && !is_certain {
         let text = format!(
             "unknown: the streams that {} without delay may be for; record with \
              enable_cuda_sync_events to see them",
