@@ -113,16 +113,18 @@ fn a_folder_of_captures_beside_the_trace_is_found() {
     ] {
         assert_eq!(ops(line).0, carried, "{line}");
     }
-    // what is no trace is said, and does no harm
-    let (_, run) = ops("ops run/rank0.json");
-    let codes = run["ranks"][0]["diagnostics"]
-        .as_array()
-        .expect("list")
-        .iter();
-    assert_eq!(
-        codes.filter(|one| one["code"] == "capture_unused").count(),
-        1
-    );
+    // a list beside the traces is passed by; a trace that cannot be read is said
+    let unused = |line: &str| {
+        let (_, run) = ops(line);
+        let notes = run["ranks"][0]["diagnostics"]
+            .as_array()
+            .expect("list")
+            .iter();
+        notes.filter(|one| one["code"] == "capture_unused").count()
+    };
+    assert_eq!(unused("ops run/rank0.json"), 0);
+    tool.file("run/capture_traces/bs64.json", tool.read("replay.json"));
+    assert_eq!(unused("ops run/rank0.json"), 1);
     tool.run("ops replay.json --capture run/capture_traces")
         .exits(0);
 }

@@ -3,7 +3,7 @@
 use crate::device_readers::expect_device;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
-use crate::input::{self, InputFile, WantedTrace};
+use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::job::read_device;
 use crate::storage::{self, is_url};
 use crate::{Progress, is_folder, text};
@@ -60,14 +60,27 @@ impl<'p> OpenedCaptures<'p> {
     /// Fails if a trace that was asked for cannot be opened or is no device trace.
     pub(crate) fn open(paths: &'p [PathBuf], progress: &Progress) -> Result<Self, RunError> {
         let mut opened = OpenedCaptures::default();
+        let mut failed = vec![];
         for path in paths {
-            match open_capture(path, progress) {
+            let input = input::open(path, progress).map_err(|error| (true, error));
+            let input = input.and_then(|input| match expect_device(&input, WantedTrace::Capture) {
+                Ok(()) => Ok(input),
+                Err(error) => Err((input.kind != InputKind::Unknown, error)),
+            });
+            match input {
                 Ok(input) => opened.traces.push((path, input)),
-                Err(error) if is_found_capture(path) => {
-                    opened.diagnostics.push(unused_capture(path, &error));
-                }
-                Err(error) => return Err(error),
+                Err((is_trace, error)) => failed.push((path, is_trace, error)),
             }
+        }
+        for (path, is_trace, error) in failed {
+            // engines write lists beside the traces
+            if !is_trace && !opened.traces.is_empty() {
+                continue;
+            }
+            if !is_found_capture(path) {
+                return Err(error);
+            }
+            opened.diagnostics.push(unused_capture(path, &error));
         }
         Ok(opened)
     }
@@ -107,12 +120,6 @@ impl<'p> OpenedCaptures<'p> {
         }
         Ok(has_any.then_some(captures))
     }
-}
-
-fn open_capture(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
-    let input = input::open(path, progress)?;
-    expect_device(&input, WantedTrace::Capture)?;
-    Ok(input)
 }
 
 /// Returns the fact that a trace in the folder of captures is of no use.

@@ -122,6 +122,9 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
     let read = picked.as_ref().map(|picked| picked.read_bytes);
     let read = read.or_else(|| partly_read_bytes(plain, inputs, values));
     let read = read.unwrap_or_else(|| inputs.bytes());
+    // what the op writes into is no input
+    let target = of_pytorch.and_then(|_| target_bytes(plain, inputs));
+    let read = read.saturating_sub(target.unwrap_or(0));
     let counted = counted(plain, arguments);
     let (operations, formula) = match counted {
         Some((operations, formula, _)) => (operations, formula),
@@ -303,6 +306,18 @@ fn packed_dims(
         unpacked[number] = [count, longest, heads, depth];
     }
     Some(unpacked)
+}
+
+/// Returns the size of the tensor that a product writes into, which follows the arguments of its schema:
+/// Inductor calls `mm.out`, whose name in traces is that of `mm`.
+fn target_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
+    let place = match name {
+        "mm" | "bmm" | "matmul" | "mv" | "dot" => 2,
+        "linear" => 3,
+        "addmm" | "baddbmm" | "addmv" => 5,
+        _ => return None,
+    };
+    inputs.argument(place).map(|target| target.bytes())
 }
 
 /// Computes products of `[m, k]` and `[k, n]` with any batch before them; a `linear`'s weight is

@@ -13,7 +13,7 @@ struct WholeOp {
     formula: RooflineFormula,
     /// Arguments read.
     reads: &'static [u32],
-    /// Arguments written.
+    /// Arguments written, or as large as what is.
     writes: &'static [u32],
 }
 
@@ -111,6 +111,12 @@ const WHOLE: &[WholeOp] = &[
         &[1],
     ),
     whole("sgl_kernel::topk_softmax", Reduction, &[2], &[0, 1]),
+    // its result, as large as the first argument, is no argument
+    whole("aiter::rms_norm", Reduction, &[0, 1], &[0]),
+    whole("aiter::rmsnorm2d_fwd", Reduction, &[0, 1], &[0]),
+    whole("aiter::_groupnorm_run", Reduction, &[0, 2, 3], &[0]),
+    whole("aiter::rmsnorm", Reduction, &[1, 2], &[0]),
+    whole("aiter::add_rmsnorm", Reduction, &[1, 2, 4], &[0, 3]),
     whole("aiter::rms_norm_cu", Reduction, &[1, 2], &[0]),
     whole(
         "aiter::fused_add_rms_norm_cu",
@@ -153,9 +159,10 @@ const EXPERTS: &[&str] = &[
 const CACHES: &[&str] = &[
     "_C_cache_ops::reshape_and_cache",
     "_C_cache_ops::reshape_and_cache_flash",
+    "sglang::store_cache",
 ];
 
-const ROTARY: &str = "_C::rotary_embedding";
+const ROTARY: &[&str] = &["_C::rotary_embedding", "sgl_kernel::rotary_embedding"];
 
 /// True if the work of a library's op follows from its arguments.
 pub(super) fn is_library_op(name: &str) -> bool {
@@ -163,7 +170,7 @@ pub(super) fn is_library_op(name: &str) -> bool {
         || PRODUCTS.iter().any(|(known, _)| *known == name)
         || EXPERTS.contains(&name)
         || CACHES.contains(&name)
-        || name == ROTARY
+        || ROTARY.contains(&name)
 }
 
 /// Returns the work of a library's op; `None` for other ops, and if arguments are missing.
@@ -196,7 +203,7 @@ pub(super) fn library_work(name: &str, inputs: &TensorShapes) -> Option<Roofline
             formula: Bytes,
         });
     }
-    if name == ROTARY {
+    if ROTARY.contains(&name) {
         let (positions, query) = (inputs.argument(0)?, inputs.argument(1)?);
         let key = inputs.argument(2).map_or(0, |key| key.bytes());
         let table = inputs.argument(4)?;

@@ -12,6 +12,7 @@ mod formulas;
 mod libraries;
 mod list_types;
 mod outputs;
+mod paged;
 mod shapes;
 mod values;
 
@@ -23,6 +24,7 @@ use crate::kernel_metrics::measured_work;
 use crate::trace::LinkedTrace;
 use etlink_model::{CollectiveKind, DurationNs, NameId, Names, OpIdx, RowIdx, RowKind};
 use list_types::list_element_bytes;
+use paged::{SequenceLengths, StepLengths, is_paged, paged_work};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
@@ -49,6 +51,8 @@ struct Signature<'t> {
     values: &'t str,
     /// Element size of lists whose types are not recorded, bytes; 0 if unknown.
     list_bytes: u64,
+    /// Lengths of the step's sequences, if the op's work depends on them.
+    lengths: Option<SequenceLengths>,
 }
 
 /// Returns the work of each CPU op by its own arguments, including its children's. O(ops).
@@ -57,9 +61,13 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let mut known: FxHashMap<Signature<'_>, RooflineWork> = FxHashMap::default();
     let mut tensors = [TensorShapes::default(), TensorShapes::default()];
     let lists = list_element_bytes(trace);
+    let steps = StepLengths::new(trace);
     let mut of = |op: usize| {
         let (names, mut signature) = signature(trace, op);
         signature.list_bytes = lists.get(&op).copied().unwrap_or(0);
+        if is_paged(names.get(signature.name)) {
+            signature.lengths = steps.at(ops.start[op]);
+        }
         *known.entry(signature).or_insert_with(|| {
             let texts = signature.tensors.map(|id| names.get(id));
             let [shapes, types, out_shapes, out_types] = texts;
@@ -75,10 +83,21 @@ pub fn op_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
                 },
                 values: ArgumentValues::new(signature.values),
             };
-            work_from_shapes(names.get(signature.name), arguments)
+            work_in_step(names.get(signature.name), arguments, signature.lengths)
         })
     };
     (0..ops.len()).map(&mut of).collect()
+}
+
+/// Returns the work of an op in a step with these lengths of sequences.
+fn work_in_step(
+    name: &str,
+    arguments: OpArguments<'_>,
+    lengths: Option<SequenceLengths>,
+) -> RooflineWork {
+    let in_step =
+        lengths.and_then(|lengths| paged_work(name, arguments.inputs, arguments.values, lengths));
+    in_step.unwrap_or_else(|| work_from_shapes(name, arguments))
 }
 
 /// Returns the types of an op's inputs as list text, as in the traces.
@@ -169,11 +188,24 @@ fn captured_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
     let Some(captured) = &trace.captured else {
         return vec![];
     };
-    let mut known: FxHashMap<[&str; 4], RooflineWork> = FxHashMap::default();
+    // the steps that replay the captured calls
+    let steps = StepLengths::new(trace);
+    let mut lengths = vec![None; captured.calls()];
+    for (row, call) in trace.row_call.iter().enumerate() {
+        if let (Some(of), Some(call)) = (captured.call_of(RowIdx::new(row)), call.get()) {
+            lengths[of] = steps.at(trace.device.calls.start[call.index()]);
+        }
+    }
+    type CapturedKey<'t> = ([&'t str; 4], Option<SequenceLengths>);
+    let mut known: FxHashMap<CapturedKey<'_>, RooflineWork> = FxHashMap::default();
     let mut inputs = TensorShapes::default();
     let mut work = vec![];
-    for op in (0..captured.calls()).filter_map(|call| captured.op(call)) {
-        let key = [op.name, op.shapes, op.types, op.values];
+    for (call, lengths) in lengths.into_iter().enumerate() {
+        let Some(op) = captured.op(call) else {
+            continue;
+        };
+        let lengths = if is_paged(op.name) { lengths } else { None };
+        let key = ([op.name, op.shapes, op.types, op.values], lengths);
         work.push(*known.entry(key).or_insert_with(|| {
             inputs.read(op.shapes, op.types);
             let arguments = OpArguments {
@@ -181,7 +213,7 @@ fn captured_work(trace: &LinkedTrace) -> Vec<RooflineWork> {
                 outputs: None,
                 values: ArgumentValues::new(op.values),
             };
-            work_from_shapes(op.name, arguments)
+            work_in_step(op.name, arguments, lengths)
         }));
     }
     work
@@ -197,7 +229,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         let (inputs, outputs) = (&nodes.inputs[node], &nodes.outputs[node]);
         let name = nodes.name[node];
         // the list has ids of tensors, which no other op shares: it is part of few keys
-        let values = if ["attention", "attn", "conv", "index_select"]
+        let values = if ["attention", "attn", "mha_", "conv", "index_select"]
             .iter()
             .any(|part| host.names.get(name).contains(part))
         {
@@ -211,6 +243,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
             tensors: [inputs.shapes, inputs.types, outputs.shapes, outputs.types],
             values,
             list_bytes: 0,
+            lengths: None,
         };
         return (&host.names, signature);
     }
@@ -221,6 +254,7 @@ fn signature(trace: &LinkedTrace, op: usize) -> (&Names, Signature<'_>) {
         tensors: [ops.shapes[op], ops.types[op], none, none],
         values: trace.device.names.get(ops.values[op]),
         list_bytes: 0,
+        lengths: None,
     };
     (&trace.device.names, signature)
 }

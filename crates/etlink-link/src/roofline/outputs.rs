@@ -87,6 +87,18 @@ pub(super) fn written_bytes(
             let statistics = norm_statistics(name, input, values).unwrap_or(0);
             Some(input.bytes().saturating_add(statistics))
         }
+        "upsample_nearest1d"
+        | "upsample_nearest2d"
+        | "upsample_nearest3d"
+        | "_upsample_nearest_exact2d"
+        | "upsample_bilinear2d"
+        | "upsample_bicubic2d" => {
+            let (input, sizes) = (first()?, values.integers(1)?);
+            let sizes = sizes.iter().map(|size| size.unsigned_abs());
+            let planes = elements_of(input.dims.get(..2)?);
+            let elements = sizes.fold(planes, u64::saturating_mul);
+            Some(elements.saturating_mul(input.element_bytes))
+        }
         "embedding" => {
             let (table, indices) = (first()?, inputs.argument(1)?);
             let (width, count) = (*table.dims.last()?, indices.elements());

@@ -853,6 +853,22 @@ fn ops_of_libraries_read_and_write_their_arguments() {
 }
 
 #[test]
+fn a_tensor_that_is_only_written_into_counts_once() {
+    let plain = device_work("aten::mm", "[[8, 16], [16, 24]]", "");
+    assert_eq!(
+        device_work("aten::mm", "[[8, 16], [16, 24], [8, 24]]", ""),
+        plain
+    );
+    let plain = device_work("aten::addmm", "[[24], [8, 16], [16, 24]]", "");
+    let into = "[[24], [8, 16], [16, 24], [], [], [8, 24]]";
+    let types = r#"["float", "float", "float", "Scalar", "Scalar", "float"]"#;
+    assert_eq!(typed_work("aten::addmm", into, types, ""), plain);
+    let values = r#"["", "[20, 30]", ""]"#;
+    let larger = device_work("aten::upsample_nearest2d", "[[2, 3, 10, 15]]", values);
+    assert_eq!(larger.bytes, 4 * 2 * 3 * (150 + 600));
+}
+
+#[test]
 fn products_of_groups_count_each_row_once() {
     let rows = device_work("aten::_grouped_mm", "[[96, 32], [4, 32, 64], [4]]", "");
     let floats = 96 * 32 + 4 * 32 * 64 + 4 + 96 * 64;
