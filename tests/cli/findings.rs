@@ -142,7 +142,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     let tool = Tool::new();
     tool.file("run/kineto_trace_0.json", rank_of_two(0, 1).kineto());
     tool.file("run/kineto_trace_1.json", rank_of_two(1, 4).kineto());
-    let finding = "Late rank 1: 3.00 ms of 5.00 ms (60 %)";
+    let finding = "Longer work on rank 1: 3.00 ms of 5.00 ms (60 %)";
     let text = tool.run("findings run").exits(0);
     text.says("gains refer to the step, 5.000 ms").says(finding);
     tool.run("analyze run").exits(0).says(finding);
@@ -155,7 +155,7 @@ fn figures_of_a_folder_begin_with_its_findings() {
     // one requested table is printed alone
     for one in ["--table steps", "--csv"] {
         let text = tool.run(&format!("analyze run {one}")).exits(0);
-        assert!(!text.stdout.contains("Late rank"));
+        assert!(!text.stdout.contains("Longer work"));
     }
 }
 
@@ -259,6 +259,34 @@ fn communication_of_gloo_takes_as_long_in_every_command() {
         // messages of some kB
         let remedy = finding["remedy"].as_str().expect("a remedy");
         assert!(remedy.contains("small messages"), "{remedy}");
+    }
+}
+
+/// All communication of these runs is of one kind.
+#[test]
+fn hidden_communication_gains_as_much_by_name_as_by_finding() {
+    let tool = Tool::new();
+    for name in [
+        "ddp2-2.15.0",
+        "ddp2-2.4.1",
+        "ddp2_gloo-2.15.0",
+        "ddp2_gloo-2.3.1",
+        "ddp2_race-2.15.0",
+    ] {
+        let run = pairs().join(name).display().to_string();
+        let found = tool.run(&format!("findings {run} --json")).exits(0);
+        let found = found.only_run()["findings"].clone();
+        let mut findings = found.as_array().expect("findings").iter();
+        let exposed = findings.find(|one| one["kind"] == "exposed_communication");
+        let gain = exposed.and_then(|one| one["gain_share"].as_f64());
+        let asked = format!("replay {run} --what-if overlap-comm --json");
+        let step = tool.run(&asked).exits(0).only_run()["step"].clone();
+        let ns = |key: &str| step[key].as_f64().expect("a step");
+        let asked = 1.0 - ns("ns") / ns("unchanged_ns");
+        assert!(
+            (gain.expect("a finding") - asked).abs() < 0.005,
+            "{name}: {gain:?} {asked}"
+        );
     }
 }
 

@@ -5,7 +5,7 @@
 //! work.
 
 use crate::cross_step::SplitSteps;
-use crate::graph::ReplayGraph;
+use crate::graph::{ReplayGraph, ReplayKind};
 use crate::run::ReplayRun;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
@@ -20,7 +20,7 @@ pub struct StepBounds {
     pub span: StepSpan,
     /// First node of the thread whose ranges are the steps; [`NodeIdx::NONE`] without one.
     pub first: NodeIdx,
-    /// Last nodes of that thread and of each stream in the step.
+    /// Last nodes of that thread and of each stream in the step, and its last communications.
     pub last: Vec<NodeIdx>,
 }
 
@@ -60,7 +60,12 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
         };
         // Nodes of a thread or stream follow each other, so the last to end stays the last.
         let mut last: BTreeMap<ResourceIdx, NodeIdx> = BTreeMap::new();
-        for &node in &step.last_nodes {
+        // Communication of other threads ends with the step even if nothing waits for it any more.
+        let done = trace.device.header.trace_time(span.done_ns);
+        let transfers = step.nodes.iter().filter(|node| {
+            graph.kind[node.index()] == ReplayKind::Collective && graph.end(**node) <= done
+        });
+        for &node in step.last_nodes.iter().chain(transfers) {
             let known = last.entry(graph.resource[node.index()]).or_insert(node);
             if graph.end(node) > graph.end(*known) {
                 *known = node;

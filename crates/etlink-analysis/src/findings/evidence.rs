@@ -106,7 +106,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("the host spends {total}{threads} {when}{others}, callees included")
         }
         CauseKind::SmallKernels => format!(
-            "{} of {typical} on average, but only one launch every {compared_time}",
+            "{} of {typical} on average, but only one launch every {compared_time}, in stretches of {total} in all",
             count_text(count, "device op")
         ),
         CauseKind::OptimizerLaunches => format!(
@@ -212,7 +212,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             format!("streams {subject} wait for each other, {times}, and hardly ever overlap")
         }
         CauseKind::LateRank => format!(
-            "its work takes longer, which the others wait for: {} takes {typical} there, {compared_time} on others",
+            "the others wait for it: {} takes {typical} there, {compared_time} on others",
             work_text(figures.within.as_deref().unwrap_or_default())
         ),
         CauseKind::RankImbalance => format!(

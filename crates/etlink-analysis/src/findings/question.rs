@@ -6,7 +6,7 @@
 //! | `fuse=REGEX` | consecutive kernels with these names start at once, launched as one |
 //! | `no-input-wait` | ranges that fetch input take no time on threads that launch |
 //! | `no-sync` | no thread waits for a device; calls that only wait are left out |
-//! | `overlap-comm` | communication takes no time: all of it is hidden |
+//! | `overlap-comm` | communication takes no time, or nothing waits for it, whichever gains less |
 //! | `ranks=N` | collectives of all ranks: bytes as in a ring of N, latency as in a tree of N |
 //! | `bandwidth=GROUP:X` | the size-dependent time of the group's communication is divided by X |
 //! | `device=NAME` | kernels take the time that the other device's peaks allow |
@@ -233,7 +233,9 @@ impl WhatIfQuestion {
             WhatIfQuestion::Fuse(pattern) => host::fuse_kernels(trace, pattern),
             WhatIfQuestion::NoInputWait => host::remove_input(trace),
             WhatIfQuestion::NoSync => host::remove_syncs(trace),
-            WhatIfQuestion::OverlapComm => communication::hide_all(trace),
+            WhatIfQuestion::OverlapComm => {
+                return communication::hide_all(trace).map_err(QuestionError::NoAnswer);
+            }
             WhatIfQuestion::Ranks(ranks) => {
                 let answer = communication::change_ranks(trace, *ranks);
                 return answer.map_err(QuestionError::NoAnswer);

@@ -56,7 +56,7 @@ pub(crate) fn cause_name(finding: &RunFinding) -> String {
         CauseKind::ProfilerOverhead => "Overhead of the profiler",
         CauseKind::QueueFull => "Full launch queue",
         CauseKind::StreamTurns => "Needless waiting between streams",
-        CauseKind::LateRank => return format!("Late {subject}"),
+        CauseKind::LateRank => return format!("Longer work on {subject}"),
         CauseKind::RankImbalance => "Imbalance between ranks",
     };
     name.to_owned()

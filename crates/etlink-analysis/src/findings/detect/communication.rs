@@ -11,9 +11,9 @@ use crate::median_ns;
 use crate::{RowClass, input_bytes};
 use etlink_link::ranks::rank_list;
 use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, NodeIdx, OpIdx, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, OpIdx, RowIdx, RowKind, dtype_bytes};
 use etlink_replay::GraphEdits;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 /// Name for communication whose kind the trace does not show.
@@ -44,8 +44,6 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
     let trace = view.trace;
     let mut groups: BTreeMap<String, CollectiveGroup> = BTreeMap::new();
     let communicates = &communication_time(view).nodes;
-    let shares_stream = streams_that_compute(view);
-    let shares_thread = threads_that_work(view, communicates);
     let waits = host_comm_waits(trace);
     for index in trace.nodes.indices() {
         let node = trace.nodes.get(index);
@@ -73,19 +71,12 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
                 group.longest = Some((length, start));
             }
         }
-        let shares = match node.thread() {
-            Some(thread) => shares_thread[thread.index()],
-            None => node
-                .queue()
-                .is_some_and(|queue| shares_stream[queue.index()]),
-        };
-        if shares {
-            // Later work on this track cannot run at the same time: only the node's own time can be
-            // removed.
-            group.waits.scaled.push((index, 0.0));
+    }
+    for (index, wait) in waits_for_communication(trace, communicates) {
+        if let Some(group) = groups.get_mut(&communication_name(view, index)) {
+            wait.leave_out(&mut group.waits);
         }
     }
-    free_followers(view, communicates, &mut groups);
     add_host_waits(view, &mut groups);
     let mut candidates = vec![];
     let computation = computation_time(view);
@@ -252,19 +243,6 @@ fn add_host_waits(view: &RankView<'_>, groups: &mut BTreeMap<String, CollectiveG
     }
 }
 
-/// For each thread: returns true if it does more than communicate.
-fn threads_that_work(view: &RankView<'_>, communicates: &[bool]) -> Vec<bool> {
-    let mut works = vec![];
-    for nodes in &view.of_thread {
-        let is_work = |node: &NodeIdx| {
-            let is_op = view.trace.nodes.kind[node.index()] != NodeKind::Boundary;
-            is_op && !communicates[node.index()]
-        };
-        works.push(nodes.iter().any(is_work));
-    }
-    works
-}
-
 /// For each node: returns true if it communicates.
 fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
     let trace = view.trace;
@@ -280,38 +258,64 @@ fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
     communicates
 }
 
-/// For each stream: returns true if it also computes.
-fn streams_that_compute(view: &RankView<'_>) -> Vec<bool> {
-    let queues = &view.trace.device.rows.queue;
-    let mut compute = vec![false; view.trace.device.queues.len()];
-    for (queue, class) in queues.iter().zip(&view.rows.class) {
-        compute[queue.index()] |= *class == RowClass::Computation;
-    }
-    compute
+/// A wait for communication.
+pub(crate) enum CommunicationWait {
+    /// Work on another stream or thread waits for it by an edge of this kind.
+    Follower(NodeIdx, EdgeKind),
+    /// Later work on its own stream or thread cannot run at the same time.
+    OwnTrack(NodeIdx),
 }
 
-/// Frees work on other streams or threads that waits for communication.
+impl CommunicationWait {
+    /// Lets nothing wait: of a shared track, only the node's own time can be removed.
+    pub(crate) fn leave_out(self, edits: &mut GraphEdits) {
+        match self {
+            CommunicationWait::Follower(to, kind) => edits.freed.push((to, kind)),
+            CommunicationWait::OwnTrack(node) => edits.scaled.push((node, 0.0)),
+        }
+    }
+}
+
+/// Returns the waits for each communication.
 ///
 /// Without their durations, collectives still synchronize the ranks, but no longer take turns on
-/// the network. Without their waits, it is the other way round.
-fn free_followers(
-    view: &RankView<'_>,
+/// the network. Without their waits, it is the other way round. O(nodes + edges).
+pub(crate) fn waits_for_communication(
+    trace: &LinkedTrace,
     communicates: &[bool],
-    groups: &mut BTreeMap<String, CollectiveGroup>,
-) {
-    for edge in view.trace.edges.iter() {
-        let (from, to) = (edge.from.index(), edge.to.index());
+) -> Vec<(NodeIdx, CommunicationWait)> {
+    let nodes = || {
+        trace
+            .nodes
+            .indices()
+            .map(|index| (index, trace.nodes.get(index)))
+    };
+    let mut works = FxHashSet::default();
+    for (index, node) in nodes() {
+        let is_kernel = |row: RowIdx| trace.device.rows.kind[row.index()] == RowKind::Kernel;
+        let is_work = match trace.row_of(&node) {
+            Some(row) => is_kernel(row),
+            None => node.kind != NodeKind::Boundary,
+        };
+        if is_work && !communicates[index.index()] {
+            works.insert((node.thread(), node.queue()));
+        }
+    }
+    let communications = nodes().filter(|(index, _)| communicates[index.index()]);
+    let shared = communications.filter(|(_, node)| works.contains(&(node.thread(), node.queue())));
+    let mut waits: Vec<(NodeIdx, CommunicationWait)> = shared
+        .map(|(index, _)| (index, CommunicationWait::OwnTrack(index)))
+        .collect();
+    for edge in trace.edges.iter() {
         let brings = matches!(
             edge.kind,
             EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff
         );
-        if !brings || !communicates[from] || communicates[to] {
-            continue;
-        }
-        if let Some(group) = groups.get_mut(&communication_name(view, edge.from)) {
-            group.waits.freed.push((edge.to, edge.kind));
+        if brings && communicates[edge.from.index()] && !communicates[edge.to.index()] {
+            waits.push((edge.from, CommunicationWait::Follower(edge.to, edge.kind)));
         }
     }
+    waits
 }
 
 /// Names a communication: `all_reduce of mesh_tp, 8 ranks`; for a group named by a number,

@@ -1,6 +1,7 @@
 //! Questions about collectives: their time, their groups, their ranks.
 
 use super::transfer_cost::{RankAnswer, TransferClass};
+use crate::findings::detect::communication::waits_for_communication;
 use etlink_link::ranks::{GroupResolver, bus_factor};
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
@@ -30,16 +31,25 @@ fn records(trace: &LinkedTrace) -> impl Iterator<Item = (NodeIdx, CollectiveRef<
     })
 }
 
-/// Lets communication take no time. Ranks still meet.
-pub(super) fn hide_all(trace: &LinkedTrace) -> Result<GraphEdits, String> {
-    let scaled: Vec<(NodeIdx, f64)> = communications(trace).map(|node| (node, 0.0)).collect();
-    if scaled.is_empty() {
+/// Hides communication: it takes no time, or nothing waits for it, whichever gains less. Ranks
+/// still meet, and transfers still take turns on the network.
+pub(super) fn hide_all(trace: &LinkedTrace) -> Result<RankAnswer, String> {
+    let mut communicates = vec![false; trace.nodes.len()];
+    let mut edits = GraphEdits::default();
+    for node in communications(trace) {
+        communicates[node.index()] = true;
+        edits.scaled.push((node, 0.0));
+    }
+    if edits.is_empty() {
         return Err("it has no communication".to_owned());
     }
-    Ok(GraphEdits {
-        scaled,
-        ..GraphEdits::default()
-    })
+    let mut other_edits = GraphEdits::default();
+    for (_, wait) in waits_for_communication(trace, &communicates) {
+        wait.leave_out(&mut other_edits);
+    }
+    let mut answer = RankAnswer::from(edits);
+    answer.other_edits = other_edits;
+    Ok(answer)
 }
 
 /// PyTorch's name of the group of all ranks.

@@ -14,7 +14,7 @@
 use super::predicted::{PredictedMemory, PredictedTime, PredictedTimes};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{CollectiveKind, DurationNs, NodeIdx};
-use etlink_replay::{GraphEdits, ReplayGraph};
+use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, work_makespan};
 use std::collections::BTreeMap;
 
 /// Fewest sizes from which latency and bandwidth can be separated.
@@ -48,6 +48,8 @@ struct TransferChange {
 pub struct RankAnswer {
     /// Changes to nodes of the rank's graph.
     pub edits: GraphEdits,
+    /// Other changes, if those that gain less are the answer.
+    pub(super) other_edits: GraphEdits,
     /// Notes on what the changes rest on.
     notes: Vec<String>,
     /// Time of predicted work.
@@ -122,7 +124,7 @@ pub struct GraphAnswer {
 /// transfer takes the time after the last rank's arrival, so only this time scales with the size.
 /// O(transfers log transfers).
 pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -> GraphAnswer {
-    let mut answer = GraphAnswer::default();
+    let (mut answer, mut other_edits) = (GraphAnswer::default(), GraphEdits::default());
     let mut classes: BTreeMap<&TransferClass, Vec<(NodeIdx, TransferChange)>> = BTreeMap::new();
     let mut times = PredictedTimes::default();
     for (first, rank) in ranks {
@@ -134,6 +136,7 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
             }
         }
         answer.edits.extend_shifted(&rank.edits, *first);
+        other_edits.extend_shifted(&rank.other_edits, *first);
         for note in &rank.notes {
             if !answer.notes.contains(note) {
                 answer.notes.push(note.clone());
@@ -162,6 +165,13 @@ pub fn answer_for_graph(graph: &ReplayGraph, ranks: &[(NodeIdx, &RankAnswer)]) -
                 None => change.by_size,
             };
             answer.edits.scaled.push((node, factor));
+        }
+    }
+    if !other_edits.is_empty() {
+        let editable = EditableGraph::new(graph);
+        let length = |edits: &GraphEdits| work_makespan(graph, &editable.run_edited(edits));
+        if length(&other_edits) > length(&answer.edits) {
+            answer.edits = other_edits;
         }
     }
     answer
