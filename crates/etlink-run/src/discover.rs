@@ -11,6 +11,8 @@
 
 mod axes;
 mod candidate;
+
+pub(crate) use candidate::rank_in_name;
 mod copies;
 mod dumps;
 mod layouts;
@@ -26,7 +28,7 @@ pub use crate::run_files::{
     FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, unreadable_file,
 };
 
-use crate::captures::{CAPTURE_FOLDER, capture_traces};
+use crate::captures::{CAPTURE_FOLDER, CaptureFiles};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
@@ -143,16 +145,19 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             Err(error) => return Err(error.into()),
         };
         let (mut files, mut written, mut packed) = (vec![], vec![], vec![]);
-        let mut captures = vec![];
+        let mut captures = CaptureFiles::default();
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
             let path = entry.path.clone();
+            if entry.name() == CAPTURE_FOLDER && storage::is_folder(&path) {
+                match CaptureFiles::of_folder(&path) {
+                    Ok(files) => captures = files,
+                    Err(error) => unreadable.push(error),
+                }
             // skips links to folders, which may form cycles
-            if entry.is_folder {
-                if entry.name() == CAPTURE_FOLDER {
-                    captures = capture_traces(&path)?;
-                } else if !is_work_folder(&path)? {
+            } else if entry.is_folder {
+                if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.name()));
                 }
             } else if entry.name().as_encoded_bytes().starts_with(b"._") {
