@@ -11,7 +11,7 @@ use crate::median_ns;
 use crate::{RowClass, input_bytes};
 use etlink_link::ranks::rank_list;
 use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, NodeIdx, OpIdx, RowIdx, RowKind, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, OpIdx, RowKind, dtype_bytes};
 use etlink_replay::GraphEdits;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
