@@ -216,17 +216,13 @@ fn inspect_knows_every_kind_and_what_takes_it() {
     tool.run(&format!("{streams} -o out.0.et")).exits(0);
     tool.run(&format!("{streams} -o out.json")).exits(0);
     tool.run("convert out.0.et printed.json").exits(0);
-    tool.file(
-        "layers.txt",
-        "DATA\n1\nconv -1 100 NONE 0 80 NONE 0 60 ALLREDUCE 4096 10\n",
-    );
-    let merged = [
+    let graph = vec![
         "analyze FILE",
         "report FILE -o page.html -f",
         "check FILE",
         "convert FILE x.dot -f",
+        "replay FILE",
     ];
-    let graph = [&merged[..], &["replay FILE"]].concat();
     let device = [
         "link --device FILE",
         "analyze FILE",
@@ -256,13 +252,8 @@ fn inspect_knows_every_kind_and_what_takes_it() {
             device.to_vec(),
         ),
         ("out.0.et", "chakra_et", graph.clone()),
-        ("out.json", "et_plus", merged.to_vec()),
+        ("out.json", "et_plus", graph.clone()),
         ("printed.json", "chakra_json", graph),
-        (
-            "layers.txt",
-            "text_workload",
-            vec!["convert FILE made --ranks 2"],
-        ),
         (
             &format!("{simulated}/log.log"),
             "astra_log",
@@ -310,7 +301,4 @@ fn inspect_knows_every_kind_and_what_takes_it() {
     tool.run(&format!("analyze {log}"))
         .exits(2)
         .complains(&["is an ASTRA-sim log", "give it to `etlink simulated`"]);
-    tool.run("link --device layers.txt")
-        .exits(2)
-        .complains(&["is a text workload of ASTRA-sim 1.0"]);
 }

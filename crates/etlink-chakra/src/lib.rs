@@ -3,12 +3,12 @@
 //! ```text
 //! LinkedTrace ──> et::write_et          protobuf (.et), for simulators: a graph of slices
 //!             └─> etplus::write_etplus  ET+ JSON, for chakra_converter and et_replay: the op tree
-//! ET+ ──────────> etplus::recorded_traces   the two traces it was linked from
+//! ET+ ──────────> etplus::rebuilt_traces   two traces from its nodes, to be linked again
 //! all ranks ────> agree                  decisions shared by the ranks' files
 //!                 astra                  additional files for ASTRA-sim
 //! .et, ET+ ─────> read::read ──> ChakraGraph ─┬─> check::check ──> findings
 //!                                             ├─> convert ───────> graphs, traces
-//!                                             └─> picture ───────> Graphviz, GraphML, Mermaid
+//!                                             └─> picture ───────> Graphviz, GraphML
 //! .et, its JSON <──────> messages ───> complete, as in protobuf
 //! log of ASTRA-sim, .et ─> simulated ─> comparison with measurements
 //! ```

@@ -2,12 +2,12 @@
 //! same run.
 
 use anyhow::{Context, Result, bail};
-use etlink_formats::kineto::{KinetoReadOptions, KinetoWriteOptions};
+use etlink_formats::kineto::KinetoReadOptions;
 use etlink_formats::nsys::NsysSchema;
 use flate2::read::MultiGzDecoder;
 use rusqlite::Connection;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// `cargo dev nsys-export`.
@@ -22,9 +22,6 @@ pub struct NsysExportOptions {
     /// Write schema 2.9 of 2022 instead of 3.13 of 2024
     #[arg(long)]
     old: bool,
-    /// Also write the exported columns as a Kineto trace
-    #[arg(long, value_name = "JSON")]
-    kineto: Option<PathBuf>,
 }
 
 /// Writes a trace as an export.
@@ -43,10 +40,6 @@ pub fn write_export(options: &NsysExportOptions) -> Result<()> {
     };
     let connection = Connection::open(&options.output).with_context(|| output.to_string())?;
     etlink_formats::nsys::write(&trace, &connection, schema).with_context(|| output.to_string())?;
-    if let Some(path) = &options.kineto {
-        let file = File::create(path).with_context(|| path.display().to_string())?;
-        etlink_formats::kineto::write(&trace, BufWriter::new(file), KinetoWriteOptions::default())?;
-    }
     println!(
         "{output}: {} kernels and copies, {} calls, {} ranges, {} synchronisations",
         trace.rows.len(),

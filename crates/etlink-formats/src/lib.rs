@@ -7,6 +7,7 @@
 //! No module opens a file, and none knows the linker. Readers repair or skip damaged data, and count
 //! every case ([`etlink_model::Anomalies`]).
 
+mod error;
 pub mod flight_recorder;
 pub mod host;
 pub mod kineto;
@@ -21,3 +22,5 @@ pub mod rocm;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod xla;
+
+pub use error::{Error, SoughtData};

@@ -164,8 +164,6 @@ codes! {
     CardsDiffer = Warning;
     /// Data cannot be written in the output's format.
     ConversionLoss = Warning;
-    /// A rank is converted without the other ranks.
-    ConvertedAlone = Warning;
     /// Ranks of a scaled run do not communicate with each other.
     RanksIndependent = Warning;
     /// The network of a simulation is an example, an estimate, or rounded.

@@ -474,7 +474,7 @@ fn sort_out(
     let mut by_rank = RankCandidates::new();
     let mut loose: Vec<TraceCandidate> = vec![];
     let (mut metrics, mut logs) = (vec![], vec![]);
-    let mut others = OtherFiles::default();
+    let mut unknown = vec![];
     for candidate in candidates {
         let side = match candidate.kind {
             InputKind::HostTrace => 0,
@@ -497,11 +497,7 @@ fn sort_out(
             // Such folders also contain other tables and settings, which are no traces.
             InputKind::Unknown if is_measured(&candidate.path) => continue,
             InputKind::Unknown => {
-                others.unknown.push(file_name(&candidate.path));
-                continue;
-            }
-            InputKind::EtPlus => {
-                others.merged.push(file_name(&candidate.path));
+                unknown.push(file_name(&candidate.path));
                 continue;
             }
             kind => {
@@ -533,7 +529,7 @@ fn sort_out(
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
         let lacking = LackingTraces::of_run(&run);
-        others.note(&mut run, lacking);
+        note_unknown(unknown, &mut run, lacking);
         if !run.ranks.is_empty() {
             give_metrics(&mut run, std::mem::take(&mut metrics));
         }
@@ -561,7 +557,7 @@ fn sort_out(
     }
     let lacking = LackingTraces::of_cycles(&runs);
     if let Some(first) = runs.first_mut() {
-        others.note(first, lacking);
+        note_unknown(unknown, first, lacking);
         for file in metrics {
             let name = file_name(&file.path);
             let unused = diagnostic!(
@@ -597,75 +593,33 @@ fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
     }
 }
 
-/// Names of files other than recordings, next to recordings.
-#[derive(Default)]
-struct OtherFiles {
-    /// Files of unknown kind, such as those with a damaged beginning.
-    unknown: Vec<String>,
-    /// Merged JSON files.
-    merged: Vec<String>,
-}
-
-impl OtherFiles {
-    /// Adds notes on these files to a run. `lacking`: missing traces that a damaged file may be.
-    fn note(self, run: &mut RunFiles, lacking: Option<LackingTraces>) {
-        Self::note_unknown(self.unknown, run, lacking);
-        Self::note_merged(&self.merged, run);
-    }
-
-    fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<LackingTraces>) {
-        let what = InputKind::Unknown.describe();
-        // such folders also contain settings and scripts
-        let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
-        let (traces, others): (Vec<String>, Vec<String>) = unknown
-            .into_iter()
-            .partition(|name| lacking.is_some() && is_named_so(name));
-        let unused = others
-            .iter()
-            .map(|name| diagnostic!(FileIgnored, "{name} is {what}: not used"));
-        run.unused.extend(unused);
-        let (Some(first), Some(lacking)) = (traces.first(), lacking) else {
-            return;
-        };
-        let lacking = lacking.describe(traces.len());
-        run.diagnostics.push(match traces.len() {
-            1 => diagnostic!(
-                FileUnknown,
-                "{first} is {what}: it may be damaged, and {lacking}"
-            ),
-            several => diagnostic!(
-                FileUnknown,
-                "{several} files, such as {first}, are {what}: they may be damaged, and {lacking}"
-            ),
-        });
-    }
-
-    fn note_merged(merged: &[String], run: &mut RunFiles) {
-        let Some(first) = merged.first() else {
-            return;
-        };
-        if run.ranks.is_empty() {
-            let what = InputKind::EtPlus.describe();
-            let unused = merged
-                .iter()
-                .map(|name| diagnostic!(FileIgnored, "{name} is {what}: not used"));
-            run.unused.extend(unused);
-            return;
-        }
-        let ignored = match merged.len() {
-            1 => diagnostic!(
-                FileIgnored,
-                "ignoring {first}, which is merged JSON (ET+): the folder also contains recordings"
-            ),
-            several => diagnostic!(
-                FileIgnored,
-                "ignoring {several} files of merged JSON (ET+), such as {first}: the folder also contains \
-                 recordings"
-            ),
-        };
-        let remedy = "to read merged JSON, move it to its own folder";
-        run.diagnostics.push(ignored.advise(remedy));
-    }
+/// Adds notes on files of unknown kind, such as those with a damaged beginning, to a run.
+/// `lacking`: missing traces that a damaged file may be.
+fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<LackingTraces>) {
+    let what = InputKind::Unknown.describe();
+    // such folders also contain settings and scripts
+    let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
+    let (traces, others): (Vec<String>, Vec<String>) = unknown
+        .into_iter()
+        .partition(|name| lacking.is_some() && is_named_so(name));
+    let unused = others
+        .iter()
+        .map(|name| diagnostic!(FileIgnored, "{name} is {what}: not used"));
+    run.unused.extend(unused);
+    let (Some(first), Some(lacking)) = (traces.first(), lacking) else {
+        return;
+    };
+    let lacking = lacking.describe(traces.len());
+    run.diagnostics.push(match traces.len() {
+        1 => diagnostic!(
+            FileUnknown,
+            "{first} is {what}: it may be damaged, and {lacking}"
+        ),
+        several => diagnostic!(
+            FileUnknown,
+            "{several} files, such as {first}, are {what}: they may be damaged, and {lacking}"
+        ),
+    });
 }
 
 /// Missing traces, which damaged files may be.

@@ -103,10 +103,6 @@ pub enum RunError {
         /// Damage, or the mismatch of the two traces.
         what: String,
     },
-    /// A merged trace (ET+) does not contain the recording of its source traces, or an unusable one.
-    #[error(transparent)]
-    NoRecording(Box<Failure>),
-
     /// A file exists and must not be replaced.
     #[error("{} already exists{}", path.display(), advice(self.remedy()))]
     Exists {
@@ -154,7 +150,7 @@ impl RunError {
     /// Returns the remedy of this error alone. For errors with a source, see [`remedy_of`].
     pub fn remedy(&self) -> Option<String> {
         let remedy = match self {
-            RunError::Failed(failure) | RunError::NoRecording(failure) => failure.remedy()?,
+            RunError::Failed(failure) => failure.remedy()?,
             RunError::Job(error) => return remedy_of(&**error),
             RunError::OnlyFlightDumps { .. } => {
                 "give them to `etlink ranks`, which reports where each rank hangs"
@@ -176,9 +172,7 @@ impl RunError {
     /// Returns the file or folder of the error, if there is a single one.
     pub fn file(&self) -> Option<String> {
         match self {
-            RunError::Failed(failure) | RunError::NoRecording(failure) => {
-                failure.file().map(str::to_owned)
-            }
+            RunError::Failed(failure) => failure.file().map(str::to_owned),
             RunError::File(error) => Some(shown_path(&error.path)),
             RunError::NoTraceTaken { first, .. } => first.file(),
             RunError::Job(error) => error.downcast_ref::<RunError>()?.file(),
@@ -201,19 +195,10 @@ impl RunError {
             RunError::Failed(failure) => failure.source()?,
             _ => return None,
         };
-        let host = cause.downcast_ref().and_then(|error| match error {
-            etlink_formats::host::Error::NoNodes { bytes } => Some(*bytes),
+        match cause.downcast_ref()? {
+            etlink_formats::Error::NotFound { bytes, .. } => Some(format!("byte {bytes}")),
             _ => None,
-        });
-        let device = cause.downcast_ref().and_then(|error| match error {
-            etlink_formats::kineto::Error::NoEvents { bytes } => Some(*bytes),
-            _ => None,
-        });
-        let profile = cause.downcast_ref().and_then(|error| match error {
-            etlink_formats::xla::Error::NoPlanes { bytes } => Some(*bytes),
-            _ => None,
-        });
-        Some(format!("byte {}", host.or(device).or(profile)?))
+        }
     }
 
     /// Returns true if a trace was refused because of damage.
@@ -314,21 +299,7 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
     let known = [
         error.downcast_ref().map(RunError::remedy),
         error.downcast_ref().map(etlink_link::Error::remedy),
-        error
-            .downcast_ref()
-            .map(etlink_formats::host::Error::remedy),
-        error
-            .downcast_ref()
-            .map(etlink_formats::kineto::Error::remedy),
-        error.downcast_ref().map(etlink_formats::xla::Error::remedy),
-        #[cfg(feature = "rocm")]
-        error
-            .downcast_ref()
-            .map(etlink_formats::rocm::Error::remedy),
-        #[cfg(feature = "nsys")]
-        error
-            .downcast_ref()
-            .map(etlink_formats::nsys::Error::remedy),
+        error.downcast_ref().map(etlink_formats::Error::remedy),
         #[cfg(feature = "sqlite")]
         error
             .downcast_ref()

@@ -12,9 +12,8 @@ use crate::text::first_ranks;
 use etlink_chakra::astra;
 use etlink_chakra::convert::GroupList;
 use etlink_model::{Diagnostic, Failure, GlobalRank, diagnostic};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Endings of ranks' files. Simulators read the first one, which takes precedence if a rank has
@@ -33,108 +32,16 @@ pub struct GraphSet {
     pub ranks: BTreeMap<i64, PathBuf>,
     /// Other files of ranks that have several, which are not read.
     pub passed_by: BTreeMap<i64, Vec<PathBuf>>,
-    /// Ranks with several files that are read from the file with the traces.
-    pub recorded: BTreeSet<i64>,
-    /// Files of ranks that are excluded because they lack the required traces.
-    pub without_traces: BTreeMap<i64, PathBuf>,
 }
 
 impl GraphSet {
-    /// Switches ranks with several files to merged JSON of etlink, which contains the source
-    /// traces. If any rank lacks complete merged JSON, all ranks keep their graphs, because figures
-    /// of traces and of graphs are not comparable.
-    fn prefer_recordings(&mut self) {
-        if self.passed_by.is_empty() {
-            return;
-        }
-        let mut chosen: Vec<(i64, PathBuf)> = vec![];
-        for (rank, file) in &self.ranks {
-            match self.files_of(*rank, file).find(|path| has_traces(path)) {
-                Some(recording) => chosen.push((*rank, recording.to_owned())),
-                None => return,
-            }
-        }
-        for (rank, recording) in chosen {
-            self.choose(rank, recording);
-            self.recorded.insert(rank);
-        }
-    }
-
-    /// Keeps the ranks with merged JSON, and switches to it; among several files, to the one with
-    /// traces.
-    pub(crate) fn keep_merged(&mut self) {
-        for (rank, file) in self.ranks.clone() {
-            // searching for traces reads the file, so it is only done if there is a choice
-            let has_choice = self.passed_by.contains_key(&rank) && !self.recorded.contains(&rank);
-            let find = |is_wanted: fn(&Path) -> bool| {
-                let mut files = self.files_of(rank, &file);
-                files.find(|path| is_wanted(path)).map(Path::to_owned)
-            };
-            let recording = has_choice.then(|| find(has_traces)).flatten();
-            let merged = recording.clone().or_else(|| find(is_merged));
-            self.recorded.extend(recording.map(|_| rank));
-            match merged {
-                Some(merged) => self.choose(rank, merged),
-                None => {
-                    self.ranks.remove(&rank);
-                    self.passed_by.remove(&rank);
-                    self.without_traces.insert(rank, file);
-                }
-            }
-        }
-    }
-
-    /// Returns all files of a rank; `taken` is the one that is read.
-    fn files_of<'s>(&'s self, rank: i64, taken: &'s Path) -> impl Iterator<Item = &'s Path> {
-        let others = self.passed_by.get(&rank).into_iter().flatten();
-        std::iter::once(taken).chain(others.map(|path| &**path))
-    }
-
-    /// Switches a rank to this file.
-    fn choose(&mut self, rank: i64, file: PathBuf) {
-        let Some(taken) = self.ranks.get_mut(&rank).filter(|taken| **taken != file) else {
-            return;
-        };
-        let before = std::mem::replace(taken, file.clone());
-        let others = self.passed_by.entry(rank).or_default();
-        others.retain(|other| *other != file);
-        others.insert(0, before);
-    }
-
-    /// Returns diagnostics of files that are not read.
-    pub fn diagnostics(&self) -> Vec<Diagnostic> {
-        let notes = [self.passed_by_note(), self.without_traces_note()];
-        notes.into_iter().flatten().collect()
-    }
-
-    /// Returns a note on ranks that are excluded because they lack traces.
-    pub(crate) fn without_traces_note(&self) -> Option<Diagnostic> {
-        let (_, file) = self.without_traces.first_key_value()?;
-        let ranks: Vec<GlobalRank> = rank_numbers(&self.without_traces);
-        let file = file_name(file);
-        Some(match ranks.len() {
-            1 => diagnostic!(
-                RankLeftOut,
-                "rank {} is left out: {file} has no traces",
-                ranks[0]
-            ),
-            _ => diagnostic!(
-                RankLeftOut,
-                "ranks {} are left out: their files, such as {file}, have no traces",
-                first_ranks(&ranks)
-            ),
-        })
-    }
-
     /// Returns a note on files that are not read because their ranks have several. All commands use
     /// the same rule, so that their answers are based on the same file.
     pub fn passed_by_note(&self) -> Option<Diagnostic> {
         let (rank, others) = self.passed_by.first_key_value()?;
         let taken = self.ranks.get(rank)?;
         let ranks = rank_numbers(&self.passed_by);
-        let why = if self.recorded.contains(rank) {
-            "contains the traces"
-        } else if is_merged(taken) {
+        let why = if is_merged(taken) {
             "has the op tree"
         } else {
             "is the graph itself"
@@ -232,7 +139,7 @@ fn is_written_graph(path: &Path) -> bool {
     // recordings have the same ending: only the content differs
     plain.ends_with(".json")
         && match input::open(path, &Progress::hidden()) {
-            Ok(input) => matches!(input.kind, InputKind::EtPlus | InputKind::ChakraJson),
+            Ok(input) => input.kind.is_written_graph(),
             // reading it later reports the error
             Err(error) => error.into_failed_call().is_some() && !NO_GRAPHS.contains(&plain),
         }
@@ -244,50 +151,11 @@ pub fn is_graph_name(path: &Path) -> bool {
     Packing::of_name(&name).1.ends_with(".et")
 }
 
-/// Returns true if a file is merged JSON (ET+), which may contain its source traces.
+/// Returns true if a file is merged JSON (ET+).
 pub(crate) fn is_merged(path: &Path) -> bool {
     // files named `.et` are read as such
     !is_graph_name(path)
         && input::open(path, &Progress::hidden()).is_ok_and(|input| input.kind == InputKind::EtPlus)
-}
-
-/// Returns true if a file is complete merged JSON with its source traces. Reads the whole file.
-fn has_traces(path: &Path) -> bool {
-    if is_graph_name(path) {
-        return false;
-    }
-    let Ok(input) = input::open(path, &Progress::hidden()) else {
-        return false;
-    };
-    input.kind == InputKind::EtPlus && is_whole_recording(input.content).unwrap_or(false)
-}
-
-/// Member after the nodes of merged JSON, with the data that the nodes lack.
-const RECORDING: &[u8] = b"\"recording\":";
-
-/// Returns true if a text contains that member and ends like an object.
-fn is_whole_recording(mut text: impl Read) -> std::io::Result<bool> {
-    let mut block = vec![0; 1 << 16];
-    // the name may be split between two blocks
-    let mut kept = 0;
-    let (mut has_recording, mut last) = (false, None);
-    loop {
-        let read = text.read(&mut block[kept..])?;
-        if read == 0 {
-            return Ok(has_recording && last == Some(b'}'));
-        }
-        let known = &block[..kept + read];
-        has_recording |= memchr::memmem::find(known, RECORDING).is_some();
-        let new = known[kept..].iter().rev();
-        last = new
-            .copied()
-            .find(|byte| !byte.is_ascii_whitespace())
-            .or(last);
-        let from = known.len().saturating_sub(RECORDING.len() - 1);
-        let end = known.len();
-        block.copy_within(from..end, 0);
-        kept = end - from;
-    }
 }
 
 /// Returns the runs of written graphs in a folder and its subfolders, by prefix. Among several
@@ -297,17 +165,6 @@ fn is_whole_recording(mut text: impl Read) -> std::io::Result<bool> {
 /// Fails if a folder cannot be read.
 pub fn find_graph_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
     Ok(graph_sets(written_files(folder)?))
-}
-
-/// Like [`find_graph_sets`], for reports on runs: among several files of a rank, takes merged JSON,
-/// which contains the traces.
-///
-/// # Errors
-/// Fails like [`find_graph_sets`].
-pub(crate) fn find_recorded_sets(folder: &Path) -> Result<Vec<GraphSet>, RunError> {
-    let mut sets = find_graph_sets(folder)?;
-    sets.iter_mut().for_each(GraphSet::prefer_recordings);
-    Ok(sets)
 }
 
 pub(crate) fn graph_sets(files: Vec<PathBuf>) -> Vec<GraphSet> {
@@ -367,30 +224,6 @@ pub fn groups_of(path: &Path) -> Result<GroupList, RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A text that is read in blocks of the given size.
-    struct Blocks<'t>(&'t [u8], usize);
-
-    impl Read for Blocks<'_> {
-        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.1.min(self.0.len()).min(into.len());
-            into[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
-
-    #[test]
-    fn a_recording_is_whole_where_the_text_ends_as_an_object() {
-        let whole = b"{\"nodes\": [], \"recording\": {\"version\": 1}, \"finish_ts\": 3}\n ";
-        for bytes in 1..whole.len() {
-            let is_whole = |text| is_whole_recording(Blocks(text, bytes)).expect("it is read");
-            assert!(is_whole(&whole[..]), "{bytes}");
-            assert!(!is_whole(&whole[..whole.len() - 4]), "{bytes}");
-            assert!(!is_whole(b"{\"nodes\": [], \"finish_ts\": 3}"), "{bytes}");
-            assert!(!is_whole(b""));
-        }
-    }
 
     #[test]
     fn ranks_in_the_names_of_written_graphs() {

@@ -27,7 +27,6 @@ use etlink_formats::flight_recorder::is_flight_dump;
 use etlink_formats::nccl_inspector::is_inspector_log;
 use etlink_model::Failure;
 use etlink_report::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin, torch_text};
-use etlink_workload::text_workload::is_text_workload;
 use foreign::foreign_kind;
 use gzip::Gzip;
 use memchr::memmem;
@@ -345,8 +344,6 @@ fn sniff_other(head: &[u8]) -> InputKind {
         InputKind::WorkloadCard
     } else if is_astra_log(head) {
         InputKind::AstraLog
-    } else if is_text_workload(head) {
-        InputKind::TextWorkload
     } else {
         InputKind::Unknown
     }

@@ -13,7 +13,6 @@ use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::inspector;
 use crate::measurements::read_metric_file;
 use crate::memory::RankOperation;
-use crate::merged::read_merged;
 use crate::output::{OutputFormat, Piece, Target, no_target};
 use crate::overhead::{Overhead, link_without_overhead};
 use crate::perfetto;
@@ -23,8 +22,6 @@ use crate::slice::{ChosenSlice, TraceSlice};
 use crate::slice_begin::TraceExtent;
 use crate::step_pattern::StepPattern;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_chakra::etplus::RecordedTraces;
-use etlink_chakra::messages::Losses;
 use etlink_chakra::{RankAgreement, WriteOptions, WriteSummary, et, etplus};
 use etlink_formats::kineto::{KinetoReadOptions, TraceOutline};
 use etlink_link::ranks::RankSteps;
@@ -153,10 +150,6 @@ pub struct JobReport {
     pub refused: bool,
     /// Report of the linker.
     pub report: LinkReport,
-    /// Parts of the original traces that are missing in merged JSON.
-    #[serde(skip)]
-    #[borsh(skip)]
-    pub lost: Losses,
     /// Summary of the written graph.
     #[borsh(skip)]
     pub written: Option<WriteSummary>,
@@ -248,123 +241,29 @@ pub fn write_member(
     Ok(piece)
 }
 
-/// A trace of the job that is already open or read.
-pub(crate) enum OpenedTrace {
-    /// Device trace of a job without a host trace.
-    File(InputFile),
-    /// Both traces, from merged JSON.
-    Merged(Box<RecordedTraces>),
-}
-
-/// Note on the parts of a recording that merged JSON never contains.
-const MERGED_LACKS: &str = "merged JSON has only the data needed for linking: it lacks allocations, Python \
-    frames, device annotations and kernel occupancy";
-
 /// Traces of a job.
 struct JobTraces {
     host: Option<HostTrace>,
     device: DeviceTrace,
-    /// Options with which merged JSON was linked.
-    linked: Option<LinkOptions>,
-    lost: Losses,
     diagnostics: Vec<Diagnostic>,
-}
-
-impl JobTraces {
-    /// Returns traces that were read from separate files.
-    fn plain(
-        host: Option<HostTrace>,
-        device: DeviceTrace,
-        diagnostics: Vec<Diagnostic>,
-    ) -> JobTraces {
-        JobTraces {
-            host,
-            device,
-            linked: None,
-            lost: Losses::default(),
-            diagnostics,
-        }
-    }
-
-    /// Returns the traces from which merged JSON was made.
-    fn of_merged(traces: RecordedTraces, job: &LinkJob) -> JobTraces {
-        let linked = traces.link_options();
-        let losses = traces.losses.iter();
-        let lacks = losses.map(|(loss, count)| {
-            diagnostic!(GraphLacks, "merged JSON lacks {}: {count}", loss.describe())
-        });
-        let mut diagnostics: Vec<Diagnostic> = lacks.collect();
-        diagnostics.push(Diagnostic::new(DiagnosticCode::GraphLacks, MERGED_LACKS));
-        let mut host = traces.host;
-        if job.tensor_deps != TensorEdges::None
-            && let Some(host) = host.as_mut()
-        {
-            host.tensors = Some(etlink_formats::host::tensor_uses(host));
-        }
-        JobTraces {
-            host,
-            device: traces.device,
-            linked: Some(linked),
-            lost: traces.losses,
-            diagnostics,
-        }
-    }
-
-    /// Cuts the job's slice out of traces that were read completely.
-    fn cut(mut self, job: &LinkJob, name: String) -> Result<JobTraces, RunError> {
-        if let Some(slice) = job.slice {
-            let window = self.device.window();
-            self.diagnostics.extend(job.mark_steps(&mut self.device));
-            let chosen = choose_slice(&self.device, window, slice, name.clone())?;
-            self.diagnostics.push(chosen.note.clone());
-            chosen.cut(&mut self.device);
-            expect_events(&self.device, window, slice, name)?;
-        }
-        Ok(self)
-    }
-
-    /// Returns the options for linking.
-    fn options(&self, job: &LinkJob) -> LinkOptions {
-        let options = job.options();
-        match &self.linked {
-            Some(linked) => LinkOptions {
-                allow_mismatch: linked.allow_mismatch,
-                is_interleaved: linked.is_interleaved,
-                ..options
-            },
-            None => options,
-        }
-    }
 }
 
 /// Reads and links the traces of a job. A trace that is already open is not opened again: standard
 /// input cannot be.
 pub(crate) fn link_opened(
     job: &LinkJob,
-    opened: Option<OpenedTrace>,
+    opened: Option<InputFile>,
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
     // capture traces are opened first: a wrong file fails before gigabytes are read
     progress.phase("reading");
     let captures = OpenedCaptures::open(&job.captures, progress)?;
-    let traces = read_opened(job, opened, progress)?;
-    let options = traces.options(job);
-    let is_merged = traces.linked.is_some();
     let JobTraces {
         host,
         mut device,
-        lost,
         diagnostics,
-        ..
-    } = traces;
-    // for merged JSON, it is in the same file
-    let host_file = if is_merged && host.is_some() {
-        Some(&job.device)
-    } else {
-        job.host.as_ref()
-    };
-    let host_file = host_file.map(|path| path.display().to_string());
+    } = read_opened(job, opened, progress)?;
     check_memory(job, host.as_ref(), &device, progress)?;
     let flight_note = flight::describe_collectives(job.flight.as_deref(), &mut device, progress);
     let log = job.inspector.as_deref();
@@ -381,7 +280,7 @@ pub(crate) fn link_opened(
         output: 0,
     };
     progress.phase("linking");
-    let mut trace = link_traces(job, host, device, options)?;
+    let mut trace = link_traces(job, host, device, job.options())?;
     trace.report.diagnostics.extend(diagnostics);
     trace.report.diagnostics.extend(step_note);
     trace.report.diagnostics.extend(flight_note);
@@ -397,7 +296,7 @@ pub(crate) fn link_opened(
     }
     join_metrics(job, progress, &mut trace)?;
     let linked = JobReport {
-        host: host_file,
+        host: job.host.as_ref().map(|path| path.display().to_string()),
         device: job.device.display().to_string(),
         captures: job
             .captures
@@ -408,7 +307,6 @@ pub(crate) fn link_opened(
         // not an error: the report states the damage, and the caller decides what to print
         refused: job.strict && is_damaged(&trace.report),
         report: trace.report.clone(),
-        lost,
         written: None,
         shown: None,
         bytes,
@@ -572,7 +470,7 @@ impl Stopwatch {
 
 fn read_opened(
     job: &LinkJob,
-    opened: Option<OpenedTrace>,
+    opened: Option<InputFile>,
     progress: &Progress,
 ) -> Result<JobTraces, RunError> {
     let Some(host) = &job.host else {
@@ -581,42 +479,44 @@ fn read_opened(
     let [host, device] = open_pair(job, host, progress)?;
     let Some(slice) = job.slice else {
         let (host, device) = read_pair(job, host, device)?;
-        return Ok(JobTraces::plain(Some(host), device, vec![]));
+        return Ok(JobTraces {
+            host: Some(host),
+            device,
+            diagnostics: vec![],
+        });
     };
-    let (device, notes) = read_slice(device, job, slice, false, progress)?;
+    let (device, diagnostics) = read_slice(device, job, slice, false, progress)?;
     let host = host_of_slice(host, job, &device)?;
-    Ok(JobTraces::plain(Some(host), device, notes))
+    Ok(JobTraces {
+        host: Some(host),
+        device,
+        diagnostics,
+    })
 }
 
-/// Reads a device trace, or the traces in merged JSON.
+/// Reads a device trace.
 fn read_one_file(
     job: &LinkJob,
-    opened: Option<OpenedTrace>,
+    opened: Option<InputFile>,
     progress: &Progress,
 ) -> Result<JobTraces, RunError> {
     // standard input was opened to detect its kind, and cannot be opened again
     let mut device = match opened {
-        Some(OpenedTrace::Merged(traces)) => {
-            let name = input::display_name(&job.device);
-            return JobTraces::of_merged(*traces, job).cut(job, name);
-        }
-        Some(OpenedTrace::File(device)) => device,
+        Some(device) => device,
         None => input::open(&job.device, progress)?,
     };
-    if device.kind == InputKind::EtPlus {
-        let name = device.name.clone();
-        let content = read_merged(device, job.threads, progress)?;
-        let traces = content.into_traces(name.clone())?;
-        return JobTraces::of_merged(*traces, job).cut(job, name);
-    }
     choose_process(&mut device, job)?;
     // without a host trace, no other shapes exist
     let shapes = true;
-    let (device, notes) = match job.slice {
+    let (device, diagnostics) = match job.slice {
         Some(slice) => read_slice(device, job, slice, shapes, progress)?,
         None => (device_tables(device, job, shapes)?, vec![]),
     };
-    Ok(JobTraces::plain(None, device, notes))
+    Ok(JobTraces {
+        host: None,
+        device,
+        diagnostics,
+    })
 }
 
 /// Opens both traces.
@@ -746,11 +646,6 @@ pub(crate) fn read_extent(
     choose_process(&mut input, job)?;
     let mut outline = match input.kind {
         InputKind::KinetoTrace => read_kineto_outline(input, job, job.read_options(false))?,
-        InputKind::EtPlus => {
-            let name = input.name.clone();
-            let content = read_merged(input, job.threads, progress)?;
-            TraceOutline::of_trace(content.into_traces(name)?.device)
-        }
         _ => TraceOutline::of_trace(read_device(input, job.threads, false)?),
     };
     job.mark_steps(&mut outline.trace);
@@ -933,8 +828,7 @@ pub fn read_device_with(
 }
 
 /// Reads a device trace for figures, from the cache if possible. Marks its steps or cuts out a
-/// slice, and returns notes on these. Merged JSON is refused, because it lacks data for figures of
-/// ops.
+/// slice, and returns notes on these.
 ///
 /// # Errors
 /// Fails if the input is not a device trace, or cannot be read.

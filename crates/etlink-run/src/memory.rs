@@ -42,10 +42,6 @@ const DEVICE_PERCENT: u64 = 65;
 const PROFILE_PERCENT: u64 = 1280;
 const DRAWN_PERCENT: u64 = 190;
 const ROCPROF_PERCENT: u64 = 135;
-/// Peak memory per byte of merged JSON, in percent. It becomes both traces: nodes are read as ops
-/// and for their times. Peak RSS of `etlink analyze` of 221 MB with one thread, beyond [`BASE`] and
-/// [`PER_THREAD`]: 0.83 of the size. The constant adds 10 %.
-const MERGED_PERCENT: u64 = 92;
 /// Memory of a rank that follows others in the same process, in percent of its own: glibc's malloc
 /// retains a part of the memory that a rank freed, and the next rank reuses only some of it.
 /// Measured with the same recordings, four ranks in sequence with 2 and 8 threads: 100 to 137 %.
@@ -170,17 +166,6 @@ impl RankMemory {
     /// Returns the memory stated in a refusal: no less than a measurement would find.
     fn named(&self) -> u64 {
         self.bytes.max(gate::limit_for(self.at_work))
-    }
-
-    /// Estimates the memory of merged JSON.
-    pub fn of_merged(path: &Path) -> RankMemory {
-        let unpacked = unpacked::unpacked_size(path).unwrap_or(0);
-        RankMemory {
-            files: vec![path.to_owned()],
-            unpacked,
-            bytes: percent_of(unpacked, MERGED_PERCENT),
-            ..RankMemory::default()
-        }
     }
 
     /// Estimates the memory of one of several processes in the same database. Processes of a run

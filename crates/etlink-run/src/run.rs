@@ -12,10 +12,10 @@ use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_absence, is_folder};
 use crate::flight;
-use crate::graphs::{self, GraphSet, find_recorded_sets};
+use crate::graphs::{self, GraphSet, find_graph_sets};
 use crate::input::database::database_processes;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
-use crate::job::{self, JobReport, JobSeconds, LinkJob, OpenedTrace, RankContext};
+use crate::job::{self, JobReport, JobSeconds, LinkJob, RankContext};
 use crate::joined::JoinedRun;
 use crate::listing::listed_runs;
 use crate::measurements::sort_measurements;
@@ -24,7 +24,7 @@ use crate::memory::gate::{MemoryGate, OverBudget, in_budget, keeping};
 use crate::memory::limit::enough_size;
 use crate::memory::watch::RankWatch;
 use crate::memory::{MemoryBudget, RankMemory, RankOperation, unpacked_size, with_base};
-use crate::merged::{self, MergedContent, read_merged};
+use crate::merged;
 use crate::overhead::Overhead;
 use crate::read_cache::ReadCache;
 use crate::shard::Shard;
@@ -36,7 +36,7 @@ use crate::text;
 use borsh::{BorshDeserialize, BorshSerialize};
 use bytesize::ByteSize;
 use etlink_chakra::convert::GroupRanks;
-use etlink_chakra::etplus::RecordingError;
+use etlink_chakra::messages::LossKind;
 use etlink_chakra::read;
 use etlink_link::ranks::RankSummary;
 use etlink_link::{LinkReport, LinkedTrace, TensorEdges};
@@ -342,16 +342,6 @@ impl RunSet {
             _ => find()?,
         };
         RunSet::of_runs(source, runs, options)
-    }
-
-    /// Creates a set of a folder's ranks with merged JSON, ignoring its other files.
-    ///
-    /// # Errors
-    /// Fails if a rank alone takes more memory than available.
-    pub(crate) fn of_merged(folder: &Path, set: &GraphSet) -> Result<RunSet, RunError> {
-        let run = RunFiles::written(folder, set, false).into_traces();
-        let source = RunSource::Folder(folder.to_owned());
-        RunSet::of_runs(source, vec![run], RunOptions::default())
     }
 
     fn of_runs(
@@ -808,9 +798,7 @@ impl<'s> RankEntry<'s> {
     pub fn job(self) -> Result<LinkJob, RunError> {
         let files = self.files();
         let options = &self.set.options;
-        // merged JSON contains its source traces
-        let device = files.device.as_ref().or(files.graph.as_ref());
-        let device = device.cloned().ok_or_else(|| no_device(files))?;
+        let device = files.device.clone().ok_or_else(|| no_device(files))?;
         Ok(LinkJob {
             process: files.process,
             captures: files.captures.clone(),
@@ -981,7 +969,6 @@ impl<'s> RankEntry<'s> {
 
     fn load_watched(self, progress: &Progress) -> Result<RankContent, RunError> {
         let (files, options) = (self.files(), &self.set.options);
-        let threads = self.set.threads_each;
         // not for pairs: the kind of a single file determines its content
         let is_file = matches!(self.set.source, RunSource::File(_)) || self.run().prefix.is_some();
         let path = match (&files.graph, &files.device) {
@@ -993,33 +980,14 @@ impl<'s> RankEntry<'s> {
         let mut input = input::open(path, progress)?;
         input.process = files.process;
         if input.kind.is_device_trace() && is_file {
-            return self.link_opened(OpenedTrace::File(input), progress);
+            return self.link_opened(input, progress);
         }
-        let has_times = input.kind.is_linked() || input.kind == InputKind::EtPlus;
-        if !has_times && (is_file || input.kind == InputKind::HostTrace) {
+        if !input.kind.is_written_graph() && (is_file || input.kind == InputKind::HostTrace) {
             return Err(input.refuse_kind(WantedTrace::Times));
         }
         let name = input.name.clone();
-        let (graph, unread) = if input.kind == InputKind::EtPlus {
-            match read_merged(input, threads, progress)? {
-                MergedContent::Traces(traces) => {
-                    return self.link_opened(OpenedTrace::Merged(traces), progress);
-                }
-                // their times are by another clock than in recordings, so that this rank or the
-                // others would seem to be of another run
-                MergedContent::Nodes { graph, unread }
-                    if !self.is_alone() && (unread.is_some() || graph.damage().is_some()) =>
-                {
-                    return Err(merged::without_traces(name, &graph, unread));
-                }
-                MergedContent::Nodes { graph, unread } => (*graph, unread),
-            }
-        } else {
-            match read::read(input.content) {
-                Ok(graph) => (graph, None),
-                Err(cause) => return Err(RunError::unreadable(name, cause)),
-            }
-        };
+        let graph = read::read(input.content);
+        let graph = graph.map_err(|cause| RunError::unreadable(&name, cause))?;
         if graph.is_empty() {
             let damage = graph.damage();
             let damage = damage.map_or(String::new(), |damage| format!(", {damage}"));
@@ -1039,16 +1007,11 @@ impl<'s> RankEntry<'s> {
             path: path.clone(),
             rank: options.rank.or(own),
             graph,
-            unread,
         })))
     }
 
     /// Links a trace that is open and cannot be read again, so it keeps its memory watch.
-    fn link_opened(
-        self,
-        opened: OpenedTrace,
-        progress: &Progress,
-    ) -> Result<RankContent, RunError> {
+    fn link_opened(self, opened: InputFile, progress: &Progress) -> Result<RankContent, RunError> {
         let (trace, report) = job::link_opened(&self.job()?, Some(opened), progress)?;
         Ok(RankContent::Linked(Box::new(self.linked(trace, report))))
     }
@@ -1159,23 +1122,25 @@ pub struct WrittenRank {
     pub rank: Option<i64>,
     /// Graph in the file.
     pub graph: read::ChakraGraph,
-    /// Error of the recording in the file; `None` if it is usable or absent.
-    pub unread: Option<RecordingError>,
 }
 
 impl WrittenRank {
-    /// Returns the fact that figures are from nodes because the recording is unusable.
-    pub fn without_recording(&self) -> Option<Diagnostic> {
-        let unread = self.unread.as_ref()?;
-        Some(diagnostic!(
-            GraphLacks,
-            "results are based only on the nodes: {unread}"
-        ))
-    }
-
-    /// Returns the error for merged JSON without traces.
-    pub fn without_traces(self) -> RunError {
-        merged::without_traces(self.name, &self.graph, self.unread)
+    /// Replaces the tree of ops of merged JSON, which cannot be replayed, by a graph made of it.
+    /// Also returns a note on what this graph lacks.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read again, or if no node has a time.
+    pub fn into_replayable(mut self) -> Result<(WrittenRank, Option<Diagnostic>), RunError> {
+        if !self.graph.format.is_tree() {
+            return Ok((self, None));
+        }
+        let relinked = merged::relink(&self.path, input::open_any(&self.path)?)?;
+        let graph = read::read(&relinked.graph[..]);
+        self.graph = graph.map_err(|cause| RunError::unreadable(&self.name, cause))?;
+        let lacks = LossKind::Recording.describe();
+        let count = relinked.losses.count(LossKind::Recording);
+        let note = diagnostic!(GraphLacks, "not replayed: {lacks}: {count}");
+        Ok((self, Some(note)))
     }
 }
 
@@ -1199,10 +1164,8 @@ impl RankContent {
                 Ok(RankContent::Linked(Box::new(linked)))
             }
             RankContent::Written(written) => {
-                let lacks = written.without_recording().map(|one| one.message);
-                let damage = written.graph.damage().or(lacks);
                 if options.strict
-                    && let Some(damage) = damage
+                    && let Some(damage) = written.graph.damage()
                 {
                     return Err(RunError::Refused {
                         file: written.name,
@@ -1398,18 +1361,13 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
         return Ok(runs);
     }
     // recorded traces have precedence over graphs made of them, because they contain more
-    let found = find_recorded_sets(folder)?;
-    let mut sets = found.clone();
-    if traces_only {
-        sets.iter_mut().for_each(GraphSet::keep_merged);
-        sets.retain(|set| !set.ranks.is_empty());
-    }
-    if sets.is_empty() {
+    let sets = find_graph_sets(folder)?;
+    if sets.is_empty() || traces_only {
         // the missing traces may be in an unreadable folder
         if let Some(error) = unreadable.into_iter().next() {
             return Err(error.into());
         }
-        if found.is_empty() {
+        if sets.is_empty() {
             if !flight::find_dumps(folder)?.is_empty() {
                 return Err(RunError::OnlyFlightDumps {
                     folder: folder.to_owned(),
@@ -1437,13 +1395,8 @@ fn find_in_folder(folder: &Path, traces_only: bool) -> Result<Vec<RunFiles>, Run
             .iter()
             .enumerate()
             .any(|(other, set)| other != at && in_folder(set));
-        let run = RunFiles::written(folder, set, has_sibling);
-        let mut run = if set.ranks.values().all(|file| graphs::is_merged(file)) {
-            run.into_traces()
-        } else {
-            run
-        };
-        run.diagnostics.extend(set.diagnostics());
+        let mut run = RunFiles::written(folder, set, has_sibling);
+        run.diagnostics.extend(set.passed_by_note());
         runs.push(run);
     }
     discover::note_unreadable(&mut runs, &unreadable);
@@ -1457,10 +1410,6 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         return RankMemory::of(None, Some(graph)).in_turn();
     }
     let device = files.device.as_deref();
-    if let Some(merged) = device.filter(|device| is_merged_rank(run, device)) {
-        let memory = RankMemory::of_merged(merged);
-        return if ranks > 1 { memory.in_turn() } else { memory };
-    }
     // without a device trace, the rank fails before its host trace is opened
     let host = if device.is_some() {
         files.host.as_deref()
@@ -1491,13 +1440,6 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         memory = memory.of_slice();
     }
     if ranks > 1 { memory.in_turn() } else { memory }
-}
-
-/// Returns true if the device trace of a rank is in merged JSON.
-fn is_merged_rank(run: &RunFiles, device: &Path) -> bool {
-    // known for folders; reading a pipe would block and lose its first bytes
-    let is_single = run.ranks.len() == 1 && run.ranks[0].host.is_none();
-    run.prefix.is_some() || is_single && storage::is_file(device) && graphs::is_merged(device)
 }
 
 /// Creates the error for a rank without a device trace.

@@ -65,7 +65,7 @@ pub struct RunFiles {
     pub unused: Vec<Diagnostic>,
     /// Measurements next to the traces, except metrics of kernels, which belong to ranks.
     pub measurements: Vec<MeasurementFile>,
-    /// Prefix of the files' names, if they are written graphs or merged traces.
+    /// Prefix of the files' names, if they are written graphs.
     pub prefix: Option<PathBuf>,
     /// Part of a job that several launchers recorded; `None` for other runs.
     pub part: Option<JobPart>,
@@ -154,14 +154,6 @@ impl RunFiles {
             prefix: Some(set.prefix.clone()),
             ..RunFiles::default()
         }
-    }
-
-    /// Turns written graphs into traces, for merged JSON, which may contain its source traces.
-    pub(crate) fn into_traces(mut self) -> RunFiles {
-        for rank in &mut self.ranks {
-            rank.device = rank.graph.take();
-        }
-        self
     }
 
     /// Returns true if the files are written graphs, not traces.

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! graphs of all ranks ──> goal::write_goal ───────> GOAL, for LogGOPSim and ATLAHS
-//! text of ASTRA-sim 1.0 > text_workload ──────────> Chakra graphs
 //! a few numbers ────────> generate ───────────────> graphs of all ranks
 //! graphs of N ranks ────> scale ──────────────────> graphs of M ranks
 //! ```
@@ -13,7 +12,6 @@ pub mod generate;
 pub mod goal;
 pub mod scale;
 mod set;
-pub mod text_workload;
 
 pub use builder::{Message, NodeId, WorkloadBuilder};
 pub use set::WorkloadSet;

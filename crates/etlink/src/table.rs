@@ -35,14 +35,9 @@ pub fn link_report(linked: &JobReport) -> String {
             .world_size
             .map_or(String::new(), |size| format!("of {size}")),
     );
-    let is_merged = linked.host.as_ref() == Some(&linked.device);
     if let Some(host) = &linked.host {
         rows.add(
-            if is_merged {
-                "merged trace"
-            } else {
-                "host trace"
-            },
+            "host trace",
             mb(linked.bytes.host),
             format!(
                 "{host}, schema {}",
@@ -50,13 +45,11 @@ pub fn link_report(linked: &JobReport) -> String {
             ),
         );
     }
-    if !is_merged {
-        rows.add(
-            "device trace",
-            mb(linked.bytes.device),
-            linked.device.clone(),
-        );
-    }
+    rows.add(
+        "device trace",
+        mb(linked.bytes.device),
+        linked.device.clone(),
+    );
     let length = report.window.end_ns.saturating_sub(report.window.start_ns) as f64 / 1e6;
     rows.add(
         "time window",

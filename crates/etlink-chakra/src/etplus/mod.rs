@@ -4,7 +4,7 @@
 //! {"schema": …, "pid": …, "time": …, "start_ts": …, "nodes": [
 //! {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, …},
 //! {"id": 2, …},
-//! …], "recording": {…}, "finish_ts": …}
+//! …], "finish_ts": …}
 //! ```
 //! Each ET op is one node on one line; `ctrl_deps` is the parent's id, not a dependency.
 //! `chakra_converter` and `et_replay`'s `ExecutionTrace` read the format, so all keys they require
@@ -16,7 +16,7 @@ mod json;
 mod node;
 mod plan;
 mod read;
-mod recording;
+mod rebuilt;
 mod schema;
 mod threads;
 
@@ -24,7 +24,7 @@ mod threads;
 mod tests;
 
 pub(crate) use read::read_etplus;
-pub use recording::{RecordedTraces, RecordingError, has_recording, recorded_traces};
+pub use rebuilt::rebuilt_traces;
 
 use crate::WriteSummary;
 use crate::et::metadata;
@@ -32,9 +32,7 @@ use crate::ordered_writer::{self, OutputBlock};
 use etlink_link::LinkedTrace;
 use node::NodeWriter;
 use plan::EtPlusPlan;
-use recording::UnmendedList;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
 use threads::ThreadTimes;
 
 /// Lines per block; about 500 KB.
@@ -55,7 +53,6 @@ pub fn write_etplus(
     let threads = ThreadTimes::new(trace, &plan);
     let lines = plan.lines();
     let blocks = lines.div_ceil(BLOCK_LINES);
-    let unmended: Mutex<Vec<UnmendedList>> = Mutex::default();
     let mut summary = ordered_writer::write(out, blocks as usize, |block, mut bytes| {
         let first = block as u64 * BLOCK_LINES;
         // Each block has its own writer, because blocks are made on several threads.
@@ -64,22 +61,12 @@ pub fn write_etplus(
             write_head(trace, &mut bytes)?;
         }
         nodes.lines(first..lines.min(first + BLOCK_LINES), &mut bytes)?;
-        if !nodes.unmended.is_empty() {
-            let mut all = unmended.lock().unwrap_or_else(PoisonError::into_inner);
-            all.append(&mut nodes.unmended);
-        }
         Ok(OutputBlock {
             bytes,
             summary: nodes.summary,
         })
     })?;
-    let mut unmended = unmended
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    // Blocks are made in any order, and two of them can share a node at their border.
-    unmended.sort_unstable();
-    unmended.dedup();
-    summary.bytes += write_tail(trace, &plan, &unmended, out)?;
+    summary.bytes += write_tail(trace, out)?;
     summary.ops_left_out = plan.ops_left_out(trace);
     Ok(summary)
 }
@@ -96,14 +83,7 @@ fn write_head(trace: &LinkedTrace, out: &mut Vec<u8>) -> io::Result<()> {
 
 /// Writes the text after the nodes. `chakra_converter` requires `finish_ts`, which is missing if
 /// the observer was never unregistered; the end of the device trace is then used.
-fn write_tail(
-    trace: &LinkedTrace,
-    plan: &EtPlusPlan,
-    unmended: &[UnmendedList],
-    out: &mut impl Write,
-) -> io::Result<u64> {
-    let before = "\n], ";
-    let recording = recording::write_recording(trace, plan, unmended)?;
+fn write_tail(trace: &LinkedTrace, out: &mut impl Write) -> io::Result<u64> {
     // Milliseconds of the observer's steady clock; the length of the window is added to them.
     let said = trace.host.as_ref().and_then(|host| host.header.finish_ms);
     let span = trace
@@ -111,14 +91,9 @@ fn write_tail(
         .window()
         .map_or(0, |(start, end)| (end - start).0);
     let finish = said.unwrap_or_else(|| start_ms(trace).saturating_add(span / 1_000_000));
-    let behind = format!("\"finish_ts\": {finish}}}\n");
-    let parts = [before.as_bytes(), &recording, behind.as_bytes()];
-    let mut bytes = 0;
-    for part in parts {
-        out.write_all(part)?;
-        bytes += part.len() as u64;
-    }
-    Ok(bytes)
+    let tail = format!("\n], \"finish_ts\": {finish}}}\n");
+    out.write_all(tail.as_bytes())?;
+    Ok(tail.len() as u64)
 }
 
 fn start_ms(trace: &LinkedTrace) -> i64 {

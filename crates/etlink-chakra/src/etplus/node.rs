@@ -2,7 +2,6 @@
 
 use super::attrs::AttrWriter;
 use super::plan::{EtPlusPlan, NONE, NodeSource};
-use super::recording::{ListPart, UnmendedList};
 use super::threads::ThreadTimes;
 use super::{json, schema};
 use crate::WriteSummary;
@@ -27,8 +26,6 @@ pub(crate) struct NodeWriter<'t> {
     /// Arguments and attributes of the last entry.
     body: Vec<u8>,
     pub(crate) summary: WriteSummary,
-    /// Lists of the host trace that are written in a different form.
-    pub(crate) unmended: Vec<UnmendedList>,
 }
 
 impl<'t> NodeWriter<'t> {
@@ -44,7 +41,6 @@ impl<'t> NodeWriter<'t> {
             strides: schema::of(trace).has_strides,
             body: vec![],
             summary: WriteSummary::default(),
-            unmended: vec![],
         }
     }
 
@@ -162,39 +158,23 @@ impl<'t> NodeWriter<'t> {
         self.body.clear();
         let source = self.plan.entries[entry].source;
         match (source, &self.trace.host, self.plan.op_at(entry).get()) {
-            (NodeSource::Host(node), Some(host), op) => {
-                self.host_body(host, (node as usize, self.plan.ids[entry]), op)
-            }
+            (NodeSource::Host(node), Some(host), op) => self.host_body(host, node as usize, op),
             (NodeSource::Op(_), _, Some(op)) => self.op_body(op),
             (NodeSource::Thread { tid }, ..) => self.root_body(u64::from(tid)),
             _ => self.root_body(0),
         }
     }
 
-    fn host_body(
-        &mut self,
-        host: &HostTrace,
-        (node, id): (usize, u64),
-        op: Option<OpIdx>,
-    ) -> io::Result<()> {
+    fn host_body(&mut self, host: &HostTrace, node: usize, op: Option<OpIdx>) -> io::Result<()> {
         let nodes = &host.nodes;
-        for (key, list, is_output) in [
-            ("inputs", &nodes.inputs[node], false),
-            ("outputs", &nodes.outputs[node], true),
+        for (key, list) in [
+            ("inputs", &nodes.inputs[node]),
+            ("outputs", &nodes.outputs[node]),
         ] {
             let name = |id: NameId| host.names.get(id).as_bytes();
             let names = [list.shapes, list.types, list.strides].map(name);
             let [shapes, types, strides] = names;
-            let lists = [host.span(list.values), shapes, types, strides];
-            for (part, text) in self.write_lists(key, lists) {
-                let text = crate::utf8(text).into_owned();
-                self.unmended.push(UnmendedList {
-                    node: id,
-                    is_output,
-                    part,
-                    text,
-                });
-            }
+            self.write_lists(key, [host.span(list.values), shapes, types, strides]);
         }
         // Ids are new, so references to nodes are translated; PyTorch writes 0 for none.
         let fw_parent = if nodes.fw_parent[node] != 0 {
@@ -274,41 +254,26 @@ impl<'t> NodeWriter<'t> {
     }
 
     /// Writes lists of values, shapes, types and strides, one element per argument, as JSON text.
-    /// Returns those that are not in the file unchanged.
-    fn write_lists<'h>(&mut self, key: &str, lists: [&'h [u8]; 4]) -> Vec<(ListPart, &'h [u8])> {
-        let mut unmended = vec![];
+    fn write_lists(&mut self, key: &str, lists: [&[u8]; 4]) {
         self.body.push(b'"');
         self.body.extend_from_slice(key.as_bytes());
         let mut separator = "\": {\"";
-        for ((name, part), raw) in LISTS.into_iter().zip(lists) {
-            // PyTorch 2.5 introduced strides; older schemas must not have the key.
-            if part == ListPart::Strides && !self.strides {
-                unmended.extend((!raw.is_empty()).then_some((part, raw)));
-                continue;
-            }
+        // PyTorch 2.5 introduced strides; older schemas must not have the key.
+        let written = if self.strides { 4 } else { 3 };
+        for (name, raw) in LISTS.into_iter().zip(lists).take(written) {
             for text in [separator, name, "\": "] {
                 self.body.extend_from_slice(text.as_bytes());
             }
             separator = ", \"";
-            let from = self.body.len();
             if !json::list(&mut self.body, raw) {
                 self.summary.unreadable_values += 1;
             }
-            if !raw.is_empty() && self.body[from..] != *crate::utf8(raw).as_bytes() {
-                unmended.push((part, raw));
-            }
         }
         self.body.extend_from_slice(b"}, ");
-        unmended
     }
 }
 
-const LISTS: [(&str, ListPart); 4] = [
-    ("values", ListPart::Values),
-    ("shapes", ListPart::Shapes),
-    ("types", ListPart::Types),
-    ("strides", ListPart::Strides),
-];
+const LISTS: [&str; 4] = ["values", "shapes", "types", "strides"];
 const NO_ARGUMENTS: [&[u8]; 4] = [b""; 4];
 
 fn head(out: &mut Vec<u8>, id: u64, name: &str, parent: u64) -> io::Result<()> {

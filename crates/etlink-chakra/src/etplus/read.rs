@@ -3,7 +3,6 @@
 //! `ctrl_deps` (1.0.1: `parent`) is the parent's id. Missing keys and attributes that
 //! `chakra_converter` and et_replay require are reported.
 
-use super::recording;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
 use crate::read::error::ChakraReadError;
@@ -227,10 +226,6 @@ fn read_document(graph: &mut ChakraGraph, envelope: &ArrayEnvelope) {
     // Fields before and after the nodes are equivalent: writers differ in where they put them.
     let metadata = &mut graph.metadata;
     let mut field = |key: &[u8], value: JsonValue<'_>| {
-        // A member with tables, which does not describe the nodes' tree.
-        if key == recording::KEY.as_bytes() {
-            return;
-        }
         metadata.push((
             String::from_utf8_lossy(key).into_owned(),
             value.text().into_owned(),

@@ -41,12 +41,9 @@ losses! {
     CyclicDep = "cyclic dependencies, left out";
     /// Several nodes have the same id.
     DuplicateId = "nodes with the id of an earlier node";
-    /// Merged JSON has no recording.
-    Recording = "runtime calls, host waits and waits between streams, which merged JSON without \
-        a recording lacks (each kernel is launched as late in its op as its start allows); nodes";
-    /// Merged JSON lacks files that were linked in addition to the two traces.
-    BesideTraces = "files that were linked with the two traces: the trace of a capture, kernel \
-        metrics";
+    /// Merged JSON has the op tree and the device rows alone.
+    Recording = "runtime calls, host waits and waits between streams, which merged JSON lacks (each \
+        kernel is launched as late in its op as its start allows); nodes";
     /// A `.et` has no communication node for a communication.
     CommunicationAsCompute = "collectives and messages written as computation, as in `etlink link`, because \
         they move no data, or their type, group, size or peer is unknown";

@@ -1,9 +1,8 @@
-//! Draws written graphs: Graphviz, GraphML and Mermaid.
+//! Draws written graphs: Graphviz and GraphML.
 //!
 //! ```text
 //! ChakraGraph ─ NodeChoice ─> Picture ─┬─ to_dot ─────> dot -Tsvg
-//!                                      ├─ to_graphml ─> networkx, yEd, Gephi
-//!                                      └─ to_mermaid ─> Markdown, small graphs
+//!                                      └─ to_graphml ─> networkx, yEd, Gephi
 //! ```
 //! A graph of a step has tens of thousands of nodes, too many to view: a [`NodeChoice`] selects the
 //! nodes to draw. Edges point from a node to its dependents; in a tree (ET+), from an op to the ops
@@ -12,7 +11,6 @@
 mod choice;
 mod dot;
 mod graphml;
-mod mermaid;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +18,6 @@ mod tests;
 pub use choice::{ChoiceError, NodeChoice};
 pub use dot::to_dot;
 pub use graphml::to_graphml;
-pub use mermaid::{MERMAID_EDGES, TooLarge, to_mermaid};
 
 use crate::convert::{NodeNumbers, is_communication, runs_on_device};
 use crate::messages::{LossKind, Losses};

@@ -112,25 +112,3 @@ fn graphml_escapes_names_and_keeps_edges_apart() {
     assert_eq!(text.matches("<data key=\"dep\">ctrl").count(), 6);
     assert_eq!(text.matches("<data key=\"dep\">data").count(), 4);
 }
-
-#[test]
-fn mermaid_takes_small_graphs() {
-    let mut file = written_graph();
-    let text = to_mermaid(&picture(&file, &NodeChoice::default())).expect("is small");
-    assert!(text.starts_with("flowchart TD\n"), "{text}");
-    assert!(
-        text.contains("n1(\"1 train") || text.contains("n1(\"train #34;x#34;"),
-        "{text}"
-    );
-    assert_eq!(text.matches(" -.-> ").count(), 6);
-    assert_eq!(text.matches(" --> ").count(), 4);
-    for node in 0..=MERMAID_EDGES as u64 {
-        let added = crate::read::GraphNode {
-            id: 1_000 + node,
-            ..Default::default()
-        };
-        file.push(&added, &[1], &[]);
-    }
-    let error = to_mermaid(&picture(&file, &NodeChoice::default())).expect_err("is large");
-    assert!(error.edges > MERMAID_EDGES);
-}

@@ -2,9 +2,10 @@
 //! cause no panic.
 
 use super::corpus::{mutate_text, read_unpacked, sorted_entries};
-use anyhow::{Context, Result, bail, ensure};
-use etlink_formats::kineto::{KinetoReadOptions, KinetoWriteOptions};
-use etlink_link::LinkedTrace;
+use anyhow::{Context, Result, ensure};
+use etlink_chakra::{WriteOptions, et};
+use etlink_formats::kineto::KinetoReadOptions;
+use etlink_link::{LinkOptions, LinkedTrace};
 use etlink_model::{AnomalyKind, DeviceTrace, DurationNs, KeepEvents, TimeNs};
 use etlink_report::perfetto::{TimelineFormat, write_trace};
 use etlink_report::pftrace::{kineto_text, perfetto_origin, torch_text};
@@ -25,7 +26,7 @@ pub(super) fn check_perfetto(trace: &LinkedTrace) -> Result<Vec<u8>> {
     // the recorded correlations, also of rows that were assigned to another launch.
     let is_reassigned = trace.device.anomalies.count(AnomalyKind::CorrelationShared) > 0;
     if ends_in_time(&trace.device) && !is_reassigned {
-        compare_tables(&trace.device, &again)?;
+        compare_graphs(&trace.device, again)?;
     }
     for damaged in damaged_files(&bytes) {
         perfetto_origin(&damaged);
@@ -96,22 +97,17 @@ fn damaged_files(bytes: &[u8]) -> [Vec<u8>; 2] {
     [bytes[..bytes.len() / 2].to_vec(), changed]
 }
 
-/// Compares both traces as Kineto JSON.
-fn compare_tables(one: &DeviceTrace, two: &DeviceTrace) -> Result<()> {
-    let text = |trace: &DeviceTrace| -> Result<String> {
-        let text = etlink_formats::kineto::write(trace, vec![], KinetoWriteOptions::default())?;
-        Ok(String::from_utf8(text)?)
+/// Compares the graphs of both traces.
+fn compare_graphs(one: &DeviceTrace, two: DeviceTrace) -> Result<()> {
+    let graph = |device: DeviceTrace| -> Result<Vec<u8>> {
+        let linked = etlink_link::link(None, device, LinkOptions::default())?;
+        let mut bytes = vec![];
+        et::write_et(&linked, &WriteOptions::default(), &mut bytes)?;
+        Ok(bytes)
     };
-    let (one, two) = (text(one)?, text(two)?);
-    for (one, two) in one.lines().zip(two.lines()) {
-        ensure!(one == two, "{one} comes back from Perfetto as {two}");
-    }
-    if one.len() != two.len() {
-        bail!(
-            "{} bytes come back from Perfetto as {}",
-            one.len(),
-            two.len()
-        );
-    }
+    ensure!(
+        graph(one.clone())? == graph(two)?,
+        "the graph of what comes back from Perfetto is another"
+    );
     Ok(())
 }

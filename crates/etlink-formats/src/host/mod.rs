@@ -26,7 +26,7 @@
 //! assert_eq!(trace.names.get(trace.nodes.name[1]), "aten::add");
 //! let uses = etlink_formats::host::tensor_uses(&trace);
 //! assert_eq!(uses.refs.end[uses.inputs(1).start], 4 * 64);
-//! # Ok::<(), etlink_formats::host::Error>(())
+//! # Ok::<(), etlink_formats::Error>(())
 //! ```
 
 mod comms;
@@ -44,11 +44,12 @@ mod write;
 pub use values::tensor_uses;
 pub use write::{
     ArgumentText, CommunicationText, HostSchema, HostWriteOptions, HostWriter, NodeText,
-    PROCESS_NODE, THREAD_NODE, write,
+    PROCESS_NODE, THREAD_NODE,
 };
 
-use etlink_json::{ArrayEnvelope, ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, KeptNodes, advice};
+use crate::{Error, SoughtData};
+use etlink_json::{ArrayEnvelope, ArrayLayout, ReadDamage, read_elements};
+use etlink_model::{AnomalyKind, HostHeader, HostTrace, HostVersion, KeptNodes};
 use std::io::Read;
 
 /// Options of the readers.
@@ -64,48 +65,12 @@ impl Default for HostReadOptions {
     }
 }
 
-/// Reason why a host trace could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The input is not an execution trace.
-    #[error(
-        "no \"nodes\" list found ({bytes} bytes read): not a PyTorch execution trace, or truncated \
-         before its nodes{}",
-        advice(self.remedy())
-    )]
-    NoNodes {
-        /// Bytes searched.
-        bytes: u64,
-    },
-    /// The source failed, or one node is too large.
-    #[error(transparent)]
-    Read(JsonReadError),
-    /// The nodes exceed the range of row numbers.
-    #[error(
-        "the trace has too many nodes (the limit is {limit})",
-        limit = u32::MAX - 1
-    )]
-    TooManyRows,
-}
-
-impl Error {
-    /// Returns advice for the user; `None` if there is none.
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Error::NoNodes { .. } => Some("record it again".to_owned()),
-            Error::Read(_) | Error::TooManyRows => None,
-        }
-    }
-}
-
-impl From<JsonReadError> for Error {
-    fn from(error: JsonReadError) -> Self {
-        match error {
-            JsonReadError::NoArray { bytes, .. } => Error::NoNodes { bytes },
-            other => Error::Read(other),
-        }
-    }
-}
+/// The list of nodes.
+const NODES: SoughtData = SoughtData {
+    data: "\"nodes\" list",
+    meaning: "not a PyTorch execution trace, or truncated before its nodes",
+    remedy: "record it again",
+};
 
 const LAYOUT: ArrayLayout = ArrayLayout {
     array: "nodes",
@@ -124,26 +89,6 @@ const MAX_ENDS: usize = 16;
 /// truncated or partly damaged file is not an error: see [`HostTrace::anomalies`].
 pub fn read<R: Read + Send>(source: R, options: HostReadOptions) -> Result<HostTrace, Error> {
     read_part(source, options, None)
-}
-
-/// Reads a linked execution trace (ET+): its nodes, which include device nodes, and the text that
-/// follows them in the document.
-///
-/// # Errors
-/// Same as [`read`].
-pub fn read_linked<R: Read + Send>(
-    source: R,
-    options: HostReadOptions,
-) -> Result<(HostTrace, Vec<u8>), Error> {
-    let mut builder = tables::HostTraceBuilder::default();
-    let envelope = read_nodes(source, options, None, &mut builder)?;
-    let mut trace = builder.finish().ok_or(Error::TooManyRows)?;
-    trace.bytes = envelope.bytes;
-    header::add(&envelope.header, &mut trace.header);
-    header::add(&envelope.trailer, &mut trace.header);
-    finish::finish(&mut trace, false);
-    note_damage(&mut trace, envelope.damage);
-    Ok((trace, envelope.trailer))
 }
 
 /// Reads like [`read`], but keeps only some nodes. Names are numbered as in the whole trace.
@@ -207,7 +152,7 @@ fn read_nodes(
     options: HostReadOptions,
     kept: Option<&KeptNodes>,
     builder: &mut tables::HostTraceBuilder,
-) -> Result<ArrayEnvelope, JsonReadError> {
+) -> Result<ArrayEnvelope, Error> {
     read_elements(
         source,
         LAYOUT,
@@ -215,6 +160,7 @@ fn read_nodes(
         |chunk, scanner| parse_node(chunk, scanner, kept),
         |chunk| builder.append(chunk),
     )
+    .map_err(|error| NODES.error(error))
 }
 
 fn parse_node(

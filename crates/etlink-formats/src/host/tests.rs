@@ -4,7 +4,8 @@ mod builder;
 
 pub(crate) use builder::{Node, document, read, text};
 
-use crate::host::{Error, HostReadOptions};
+use crate::Error;
+use crate::host::HostReadOptions;
 use etlink_model::{AnomalyKind, HostTrace, KeptNodes, RfId};
 use proptest::prelude::*;
 use std::io::Read;
@@ -519,32 +520,6 @@ fn record_functions_that_two_nodes_claim_are_counted() {
     assert_eq!(trace.anomalies.count(AnomalyKind::DuplicateRfId), 1);
 }
 
-/// For ET+ the members after the nodes are returned too, and all damage is counted as in [`read`].
-#[test]
-fn a_linked_trace_is_read_with_what_stands_behind_its_nodes() {
-    let nodes = [Node::new(5, 1, "b").text(), Node::new(2, 1, "a").text()].join(",\n");
-    let text = format!(
-        "{{\"schema\": \"1.0.1\", \"pid\": 7, \"nodes\": [{nodes}], \"more\": {{\"x\": 1}}, \
-         \"finish_ts\": 9}}"
-    );
-    let read_linked = |text: &str| {
-        crate::host::read_linked(text.as_bytes(), HostReadOptions::default()).expect("reads")
-    };
-    let (trace, behind) = read_linked(&text);
-    assert_eq!(trace.nodes.id, [2, 5]);
-    assert_eq!(
-        (trace.header.pid, trace.header.finish_ms),
-        (Some(7), Some(9))
-    );
-    assert_eq!(trace.bytes, text.len() as u64);
-    assert!(String::from_utf8_lossy(&behind).contains("\"more\": {\"x\": 1}"));
-    assert_eq!(trace.anomalies.count(AnomalyKind::Truncated), 0);
-    let cut = text.find("],").expect("the end of the list");
-    let (cut, _) = read_linked(&text[..cut]);
-    assert_eq!(cut.nodes.id, [2, 5]);
-    assert_eq!(cut.anomalies.count(AnomalyKind::Truncated), 1);
-}
-
 #[test]
 fn text_after_the_document_is_not_touched() {
     let trace = read(&format!(
@@ -583,7 +558,7 @@ fn a_damaged_stream_gives_what_came_before() {
 fn other_files_are_refused() {
     let error = crate::host::read(&br#"{"traceEvents": []}"#[..], HostReadOptions::default())
         .expect_err("no trace");
-    assert!(matches!(error, Error::NoNodes { bytes: 19 }));
+    assert!(matches!(error, Error::NotFound { bytes: 19, .. }));
     assert_eq!(
         error.to_string(),
         "no \"nodes\" list found (19 bytes read): not a PyTorch execution trace, or truncated before its nodes; record it again"

@@ -72,34 +72,6 @@ impl EventKind {
     }
 }
 
-/// Returns true if events with this phase and category, as in
-/// [`DeviceTrace::events`](etlink_model::DeviceTrace::events), are ops, calls or device rows, or
-/// describe how these are displayed or connected.
-pub fn is_graph_event(phase_and_category: &str) -> bool {
-    let (phase, category) = phase_and_category
-        .split_once(' ')
-        .unwrap_or((phase_and_category, ""));
-    // Arrows; the graph has its own edges.
-    if matches!(phase, "s" | "t" | "f") {
-        return true;
-    }
-    match EventKind::of(phase.as_bytes(), category.as_bytes()) {
-        EventKind::Sync
-        | EventKind::ThreadWait
-        | EventKind::Auxiliary(_)
-        | EventKind::Instant
-        | EventKind::Other => false,
-        EventKind::Flow
-        | EventKind::GraphNode
-        | EventKind::Op
-        | EventKind::Call
-        | EventKind::Kernel
-        | EventKind::Memcpy
-        | EventKind::Memset
-        | EventKind::Metadata => true,
-    }
-}
-
 macro_rules! arguments {
     ($($field:ident = $($key:literal)|+;)*) => {
         /// Arguments that the tables keep, as written in the text.

@@ -17,7 +17,7 @@
 //! ]}"#;
 //! let trace = etlink_formats::kineto::read(&text[..], etlink_formats::kineto::KinetoReadOptions::default())?;
 //! assert_eq!(trace.ops.start[0].0, 5_250);
-//! # Ok::<(), etlink_formats::kineto::Error>(())
+//! # Ok::<(), etlink_formats::Error>(())
 //! ```
 
 mod dependencies;
@@ -30,16 +30,16 @@ mod sizes;
 mod tables;
 mod write;
 
-pub use event::is_graph_event;
 pub use order::KEY as ORDER_KEY;
 pub use outline::{SliceEvents, TraceOutline};
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
-    KinetoWriter, TrackKey, write,
+    KinetoWriter, TrackKey,
 };
 
-use etlink_json::{ArrayLayout, JsonReadError, ReadDamage, read_elements};
-use etlink_model::{AnomalyKind, DeviceTrace, KeepEvents, advice};
+use crate::{Error, SoughtData};
+use etlink_json::{ArrayLayout, ReadDamage, read_elements};
+use etlink_model::{AnomalyKind, DeviceTrace, Failure, KeepEvents};
 use header::KnownKeys;
 use outline::OutlineBuilder;
 use std::io::Read;
@@ -67,60 +67,12 @@ impl Default for KinetoReadOptions {
     }
 }
 
-/// Reasons for which a device trace cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Reading the document failed.
-    #[error(transparent)]
-    Read(JsonReadError),
-    /// The file is not a Kineto trace, or is truncated before its events.
-    #[error(
-        "no \"traceEvents\" list found ({bytes} bytes read): not a Kineto trace, or truncated before \
-         its events{}",
-        advice(self.remedy())
-    )]
-    NoEvents {
-        /// Length of the searched text, in bytes.
-        bytes: u64,
-    },
-    /// The file was written by the profiler of JAX or another user of XLA.
-    #[error(
-        "the file is a trace of JAX or XLA (it has {process:?}), which its start does not show{}",
-        advice(self.remedy())
-    )]
-    Xla {
-        /// Process or thread name that identifies the writer.
-        process: String,
-    },
-    /// The trace has more rows than row numbers.
-    #[error(
-        "the trace has too many events of one kind (the limit is {limit})",
-        limit = u32::MAX - 1
-    )]
-    TooManyRows,
-}
-
-impl Error {
-    /// Returns advice for the user; `None` if there is none.
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Error::NoEvents { .. } => Some("export it again".to_owned()),
-            Error::Xla { .. } => {
-                Some("give the profile it was generated from (.xplane.pb)".to_owned())
-            }
-            Error::Read(_) | Error::TooManyRows => None,
-        }
-    }
-}
-
-impl From<JsonReadError> for Error {
-    fn from(error: JsonReadError) -> Self {
-        match error {
-            JsonReadError::NoArray { bytes, .. } => Error::NoEvents { bytes },
-            other => Error::Read(other),
-        }
-    }
-}
+/// The list of events.
+const EVENTS: SoughtData = SoughtData {
+    data: "\"traceEvents\" list",
+    meaning: "not a Kineto trace, or truncated before its events",
+    remedy: "export it again",
+};
 
 const LAYOUT: ArrayLayout = ArrayLayout {
     // `ph` is Kineto's own first key; the others come from Python tools that sort or rewrite files.
@@ -192,7 +144,8 @@ fn read_kept<R: Read + Send>(
             Ok(())
         },
         |chunk| builder.append(chunk),
-    )?;
+    )
+    .map_err(|error| EVENTS.error(error))?;
     let (mut trace, kept) = builder.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = envelope.bytes;
     let mut keys = header::KnownKeys::default();
@@ -219,7 +172,15 @@ fn read_kept<R: Read + Send>(
         .add(AnomalyKind::RepeatedKey, repeated, first_repeated);
     note_damage(&mut trace, envelope.damage);
     match xla_process(&trace) {
-        Some(process) => Err(Error::Xla { process }),
+        Some(process) => {
+            let problem = format!(
+                "the file is a trace of JAX or XLA (it has {process:?}), which its start does not show"
+            );
+            let failure = Failure::new(problem);
+            Err(failure
+                .advise("give the profile it was generated from (.xplane.pb)")
+                .into())
+        }
         None => Ok((trace, kept)),
     }
 }

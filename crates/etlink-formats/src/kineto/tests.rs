@@ -1,7 +1,7 @@
 //! Tests the reader on single values.
 
+use crate::kineto::KinetoReadOptions;
 use crate::kineto::event::{EventKind, KinetoEvent, dims, int};
-use crate::kineto::{KinetoReadOptions, is_graph_event};
 use etlink_json::{JsonScanner, JsonValue};
 use etlink_model::{AuxiliaryKind, KeepEvents};
 
@@ -56,28 +56,6 @@ fn kinds_by_category() {
             };
             assert_eq!(kind("i", category), instant, "{category}");
         }
-    }
-}
-
-#[test]
-fn what_a_graph_is_made_of() {
-    for part in [
-        "X cpu_op",
-        "X cuda_driver",
-        "X kernel",
-        "M",
-        "t ",
-        "s fwdbwd",
-    ] {
-        assert!(is_graph_event(part), "{part}");
-    }
-    for other in [
-        "X python_function",
-        "X cuda_sync",
-        "i cpu_instant_event",
-        "C",
-    ] {
-        assert!(!is_graph_event(other), "{other}");
     }
 }
 

@@ -3,7 +3,8 @@
 //! Real cards are loose: keys are missing, numbers are in lists or in quotes. Unreadable values are
 //! treated as unknown; a card is rejected only if it is not YAML or has no key `workload`.
 
-use crate::metrics::Error;
+use crate::metrics::{not_read, too_large};
+use etlink_model::Failure;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Read;
@@ -107,18 +108,19 @@ impl WorkloadCard {
     ///
     /// # Errors
     /// The source fails, is not YAML, or has no key `workload`.
-    pub fn read<R: Read>(source: R) -> Result<WorkloadCard, Error> {
+    pub fn read<R: Read>(source: R) -> Result<WorkloadCard, Failure> {
         let mut text = String::new();
-        source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+        source
+            .take(MAX_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(not_read)?;
         if text.len() as u64 > MAX_BYTES {
-            return Err(Error::TooLarge {
-                limit: MAX_BYTES,
-                what: "workload card",
-            });
+            return Err(too_large(MAX_BYTES, "workload card"));
         }
         let card = parse_yaml(&text)?;
         if !card["workload"].is_object() {
-            return Err(Error::NoWorkload);
+            let problem = "not a ccl-bench workload card: the key \"workload\" is missing";
+            return Err(Failure::new(problem));
         }
         let (model, data) = (&card["workload"]["model"], &card["workload"]["data"]);
         let devices = &card["workload"]["hardware"]["xpu_spec"];
@@ -161,7 +163,7 @@ impl WorkloadCard {
     ///
     /// # Errors
     /// Formatting fails, which a card that was read never does.
-    pub fn write(&self) -> Result<String, Error> {
+    pub fn write(&self) -> Result<String, Failure> {
         let plan = &self.parallelism;
         let card = json!({
             "version": 1,
@@ -234,23 +236,36 @@ impl WorkloadCard {
 }
 
 #[cfg(feature = "cards")]
-fn parse_yaml(text: &str) -> Result<Value, Error> {
-    serde_saphyr::from_str(text).map_err(|error| Error::Yaml(error.to_string()))
+fn not_yaml(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("the file is not valid YAML: {error}"))
+}
+
+#[cfg(not(feature = "cards"))]
+fn no_cards() -> Failure {
+    let problem = "workload cards need a build of etlink with the feature `cards`";
+    let remedy = "build etlink with all features: `cargo install --path crates/etlink --profile dist \
+                  --features full`";
+    Failure::new(problem).advise(remedy)
 }
 
 #[cfg(feature = "cards")]
-fn write_yaml(card: &Value) -> Result<String, Error> {
-    serde_saphyr::to_string(card).map_err(|error| Error::Yaml(error.to_string()))
+fn parse_yaml(text: &str) -> Result<Value, Failure> {
+    serde_saphyr::from_str(text).map_err(|error| not_yaml(&error))
+}
+
+#[cfg(feature = "cards")]
+fn write_yaml(card: &Value) -> Result<String, Failure> {
+    serde_saphyr::to_string(card).map_err(|error| not_yaml(&error))
 }
 
 #[cfg(not(feature = "cards"))]
-fn parse_yaml(_: &str) -> Result<Value, Error> {
-    Err(Error::NoCards)
+fn parse_yaml(_: &str) -> Result<Value, Failure> {
+    Err(no_cards())
 }
 
 #[cfg(not(feature = "cards"))]
-fn write_yaml(_: &Value) -> Result<String, Error> {
-    Err(Error::NoCards)
+fn write_yaml(_: &Value) -> Result<String, Failure> {
+    Err(no_cards())
 }
 
 /// Merges `found` into the gaps of `known`.
@@ -399,10 +414,10 @@ metric_source: {traces: [], metrics_specific_trace: []}
     fn other_yaml_is_refused() {
         for text in ["a: 1", "- 1", "", "workload: 3"] {
             let read = WorkloadCard::read(text.as_bytes());
-            assert!(matches!(read, Err(Error::NoWorkload)), "{text:?}: {read:?}");
+            assert!(read.is_err(), "{text:?}: {read:?}");
         }
         let read = WorkloadCard::read(&b"a: [1"[..]);
-        assert!(matches!(read, Err(Error::Yaml(_))), "{read:?}");
+        assert!(read.is_err(), "{read:?}");
     }
 
     #[test]
@@ -414,9 +429,8 @@ metric_source: {traces: [], metrics_specific_trace: []}
             text.push_str(&format!("a{level}: &a{level} [{list}]\n"));
         }
         text.push_str("workload: {}\n");
-        assert!(matches!(
-            WorkloadCard::read(text.as_bytes()),
-            Err(Error::Yaml(_))
-        ));
+        let read = WorkloadCard::read(text.as_bytes());
+        let error = read.expect_err("is refused").to_string();
+        assert!(error.contains("not valid YAML"), "{error}");
     }
 }

@@ -5,7 +5,8 @@
 //! `Metric Unit` and `Metric Value` (Nsight Compute CLI, "Command Line Options", page `details`).
 //! Output of `ncu` and of the program precedes both.
 
-use crate::metrics::Error;
+use crate::metrics::not_read;
+use etlink_model::Failure;
 use etlink_model::{MetricProfile, NameId, ProfiledKernel, ProfiledMetric};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 
@@ -48,7 +49,7 @@ fn is_column_line(line: &[u8]) -> bool {
 ///
 /// # Errors
 /// The source fails, or contains no such table.
-pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
+pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Failure> {
     let mut lines = BufReader::new(source);
     let columns = column_line(&mut lines)?;
     let mut table = csv::ReaderBuilder::new()
@@ -73,7 +74,7 @@ pub fn read_compute_csv<R: Read>(source: R) -> Result<MetricProfile, Error> {
                     reader.profile.damaged_lines += 1;
                     break;
                 }
-                csv::ErrorKind::Io(error) => return Err(Error::Source(error)),
+                csv::ErrorKind::Io(error) => return Err(not_read(error)),
                 // For example text in another encoding; the next line may be valid.
                 _ => reader.profile.damaged_lines += 1,
             },
@@ -91,16 +92,19 @@ fn is_damage(error: &std::io::Error) -> bool {
 }
 
 /// Returns the line of column names, and skips the output before it.
-fn column_line(lines: &mut impl BufRead) -> Result<String, Error> {
+fn column_line(lines: &mut impl BufRead) -> Result<String, Failure> {
     let (mut line, mut passed) = (vec![], 0);
     loop {
         line.clear();
         // A line without an end must not fill the memory.
         let mut limited = lines.by_ref().take(MAX_PREAMBLE_BYTES as u64);
-        let bytes = limited.read_until(b'\n', &mut line)?;
+        let bytes = limited.read_until(b'\n', &mut line).map_err(not_read)?;
         passed += bytes;
         if bytes == 0 || passed > MAX_PREAMBLE_BYTES {
-            return Err(Error::NoComputeTable);
+            let problem = "no Nsight Compute table found: a line with the columns \"ID\" and \
+                           \"Kernel Name\" is missing";
+            let remedy = "export the report with `ncu --csv --page raw --import REPORT`";
+            return Err(Failure::new(problem).advise(remedy));
         }
         if is_column_line(&line) {
             let text = String::from_utf8_lossy(&line);
@@ -297,10 +301,7 @@ mod tests {
 
     #[test]
     fn a_file_without_the_table_is_refused() {
-        assert!(matches!(
-            read_compute_csv(&b"a,b\n1,2\n"[..]),
-            Err(Error::NoComputeTable)
-        ));
+        assert!(read_compute_csv(&b"a,b\n1,2\n"[..]).is_err());
         assert!(!is_compute_csv(b"\"ID\",\"Process ID\"\n"));
         assert!(is_compute_csv(WIDE.as_bytes()));
     }

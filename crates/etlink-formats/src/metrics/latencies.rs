@@ -6,7 +6,8 @@
 //! the values of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency`
 //! and `percentiles` of batches.
 
-use crate::metrics::Error;
+use crate::metrics::{not_read, too_large};
+use etlink_model::Failure;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -108,14 +109,14 @@ fn find_bytes(text: &[u8], wanted: &[u8]) -> bool {
 ///
 /// # Errors
 /// The source fails or is too large, or no run has latencies.
-pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error> {
+pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Failure> {
     let mut text = vec![];
-    source.take(MAX_BYTES + 1).read_to_end(&mut text)?;
+    source
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut text)
+        .map_err(not_read)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Error::TooLarge {
-            limit: MAX_BYTES,
-            what: "benchmark result",
-        });
+        return Err(too_large(MAX_BYTES, "benchmark result"));
     }
     let text = with_nulls(&text);
     let mut runs = vec![];
@@ -130,7 +131,10 @@ pub fn read_latencies<R: Read>(source: R) -> Result<Vec<RequestLatencies>, Error
         }
     }
     if runs.is_empty() {
-        return Err(Error::NoLatencies);
+        let problem = "no request latencies found: keys such as \"mean_ttft_ms\" are missing";
+        let remedy =
+            "give the result of `vllm bench serve --save-result` or of SGLang's bench_serving";
+        return Err(Failure::new(problem).advise(remedy));
     }
     Ok(runs)
 }
@@ -427,7 +431,7 @@ mod tests {
     fn other_json_is_refused() {
         for text in ["{}", "[1]", "", "{\"mean_ttft_ms\": null}"] {
             let read = read_latencies(text.as_bytes());
-            assert!(matches!(read, Err(Error::NoLatencies)), "{text}");
+            assert!(read.is_err(), "{text}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Runtime and driver calls.
 
+use crate::Error;
 use crate::nsys::global_pid::thread_id;
 use crate::nsys::times::row_times;
-use crate::nsys::{Error, ExportReader, GlobalPid};
+use crate::nsys::{ExportReader, GlobalPid};
 use crate::sqlite::scan_rows;
 use etlink_model::{Anomalies, Correlation, NameId, RuntimeCall};
 

@@ -1,9 +1,10 @@
 //! Decides if the id of a communicator names a group of ranks.
 
+use crate::Error;
 use crate::nsys::comms::Communicators;
 use crate::nsys::global_pid::TID_BITS;
 use crate::nsys::payload::NcclPayload;
-use crate::nsys::{Error, ExportReader, nvtx};
+use crate::nsys::{ExportReader, nvtx};
 use crate::sqlite::{begin_query, unless_damaged};
 
 /// Number of bits in a program address (x86-64 and AArch64 with 48 bits).

@@ -7,8 +7,9 @@
 //! Each half numbers names and threads on its own. The second half is renumbered to match the
 //! first, in the same order whether they are read concurrently or in turn.
 
+use crate::Error;
 use crate::nsys::strings::StringTable;
-use crate::nsys::{Error, ExportReader, NsysProcess, NsysReadOptions};
+use crate::nsys::{ExportReader, NsysProcess, NsysReadOptions};
 use crate::sqlite::SqliteTables;
 use etlink_model::{DeviceTrace, DeviceTraceAssembler, NameId, QueueIdx, ThreadIdx, TrackLabel};
 use rusqlite::Connection;

@@ -1,6 +1,7 @@
 //! Report facts around the events: clock, machine, devices, thread names.
 
-use crate::nsys::{Error, ExportReader, GlobalPid};
+use crate::Error;
+use crate::nsys::{ExportReader, GlobalPid};
 use crate::sqlite::{RowCells, RowFilter, scan_rows};
 use etlink_model::{GlobalRank, TraceRecorder, TrackLabel, UnixNs};
 

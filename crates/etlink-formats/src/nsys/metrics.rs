@@ -1,7 +1,8 @@
 //! Events that no graph needs: profiler overhead, and GPU metrics as counters.
 
+use crate::Error;
+use crate::nsys::ExportReader;
 use crate::nsys::times::{row_times, time_in_range};
-use crate::nsys::{Error, ExportReader};
 use crate::sqlite::{RowFilter, scan_rows};
 use etlink_model::{
     Anomalies, AuxiliaryEvent, AuxiliaryKind, DeviceTrace, DurationNs, EventDetail, HostThread,

@@ -23,7 +23,6 @@
 mod calls;
 mod comms;
 mod emitted;
-mod error;
 mod global_pid;
 mod groups;
 mod halves;
@@ -43,14 +42,14 @@ mod tests;
 mod times;
 mod write;
 
-pub use error::Error;
 pub use global_pid::GlobalPid;
 pub use process::{NsysProcess, processes};
 pub use ranks::{ProcessRank, RankSource};
 pub use write::{NsysSchema, write};
 
+use crate::Error;
 use crate::sqlite::{RowFilter, SqliteTables};
-use etlink_model::{DeviceTrace, DeviceTraceAssembler, KeepEvents};
+use etlink_model::{DeviceTrace, DeviceTraceAssembler, Failure, KeepEvents};
 use halves::{ExportParts, append_work};
 use metrics::fill_details;
 use process::list_processes;
@@ -103,7 +102,10 @@ pub(crate) fn export_tables(connection: &Connection) -> Result<SqliteTables, Err
     if is_export(&tables) {
         Ok(tables)
     } else {
-        Err(Error::NotExport)
+        let problem = "an SQLite database, but not an export of Nsight Systems: it lacks the table \
+                       StringIds or tables of events";
+        let remedy = "export the report with `nsys export --type sqlite`, which writes all tables";
+        Err(Failure::new(problem).advise(remedy).into())
     }
 }
 
@@ -160,7 +162,9 @@ pub fn read_with(
             let reading = thread.spawn_scoped(scope, move || parts.read_work(&second));
             let ranges = parts.read_ranges(connection);
             let work = match reading {
-                Ok(reading) => reading.join().unwrap_or(Err(Error::HalfLost)),
+                Ok(reading) => reading.join().unwrap_or_else(|_| {
+                    Err(Failure::new("a thread of the reader ended without a result").into())
+                }),
                 // a limit of the process: read one half after the other
                 Err(_) => parts.read_work(connection),
             };
@@ -173,6 +177,7 @@ pub fn read_with(
     fill_details(&mut assembler.trace);
     let mut trace = assembler.finish().ok_or(Error::TooManyRows)?;
     trace.bytes = tables.bytes;
+    trace.anomalies.merge(tables.anomalies);
     trace.first_start = trace.window().map(|(start, _)| start);
     Ok(trace)
 }
@@ -185,11 +190,16 @@ fn choose_process(
     match wanted {
         Some(wanted) => {
             let at = all.iter().position(|process| process.global_pid == wanted);
-            at.map(|at| Some(all.swap_remove(at)))
-                .ok_or(Error::NoProcess { pid: wanted.pid() })
+            let at = at.ok_or_else(|| {
+                let pid = wanted.pid();
+                Failure::new(format!("the report has no process {pid} with device work"))
+            })?;
+            Ok(Some(all.swap_remove(at)))
         }
         None if all.len() > 1 => Err(Error::SeveralProcesses {
             pids: all.iter().map(|process| process.pid).collect(),
+            remedy: "select one by its rank, as listed by `etlink inspect`. `etlink merge` reads each \
+                     process as a rank",
         }),
         None => Ok(all.pop()),
     }

@@ -1,10 +1,11 @@
 //! MPI calls, which have separate tables since schema 3.
 
+use crate::Error;
+use crate::nsys::ExportReader;
 use crate::nsys::comms::{
     CommFacts, Communicators, input_and_output, is_immediate, member_list, mpi_kind,
 };
 use crate::nsys::times::row_times;
-use crate::nsys::{Error, ExportReader};
 use crate::sqlite::{RowFilter, scan_rows};
 use etlink_model::{Anomalies, CollectiveKind};
 

@@ -1,5 +1,6 @@
 //! NVTX ranges and names.
 
+use crate::Error;
 use crate::nsys::comms::{
     CommFacts, Communicators, input_and_output, is_immediate, mpi_kind, nccl_kind,
 };
@@ -7,7 +8,7 @@ use crate::nsys::emitted::EmittedRange;
 use crate::nsys::global_pid::thread_id;
 use crate::nsys::payload::NcclPayload;
 use crate::nsys::times::{row_times, time_in_range};
-use crate::nsys::{Error, ExportReader, GlobalPid};
+use crate::nsys::{ExportReader, GlobalPid};
 use crate::sqlite::{RowCells, RowFilter, SqliteTable, scan_rows};
 use etlink_model::{
     Anomalies, AnomalyKind, CpuOp, DeviceTrace, DurationNs, HostThread, NameId, OpProducer,

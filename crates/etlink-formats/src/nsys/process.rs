@@ -1,8 +1,9 @@
 //! Lists the processes of a report.
 
+use crate::Error;
 use crate::nsys::global_pid::{GlobalPid, TID_BITS};
 use crate::nsys::ranks::{ProcessRank, process_ranks};
-use crate::nsys::{Error, calls, nvtx, rows};
+use crate::nsys::{calls, nvtx, rows};
 use crate::sqlite::{RowFilter, SqliteTable, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,9 @@
 //! Ranks of the processes in a report.
 
+use crate::Error;
 use crate::nsys::names::mpi_rank_name;
 use crate::nsys::payload::NcclPayload;
-use crate::nsys::{Error, GlobalPid, nvtx};
+use crate::nsys::{GlobalPid, nvtx};
 use crate::sqlite::{RowFilter, SqliteTables, scan_query, scan_rows};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
 //! Device work: kernels, copies, memsets, graph launches.
 
+use crate::Error;
+use crate::nsys::ExportReader;
 use crate::nsys::calls::correlation;
 use crate::nsys::names::{copy_direction, is_unified, memory_kind};
 use crate::nsys::times::row_times;
-use crate::nsys::{Error, ExportReader};
 use crate::sqlite::{RowCells, scan_rows};
 use etlink_model::{Anomalies, DeviceQueue, DeviceRow, DurationNs, NameId, QueueIdx, RowKind};
 use rustc_hash::FxHashMap;

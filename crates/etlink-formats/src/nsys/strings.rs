@@ -1,6 +1,6 @@
 //! `StringIds`: texts that rows refer to by number.
 
-use crate::nsys::Error;
+use crate::Error;
 use crate::sqlite::{RowFilter, SqliteTables, scan_rows, unless_damaged};
 use etlink_model::{NameId, Names};
 use rusqlite::types::ValueRef;

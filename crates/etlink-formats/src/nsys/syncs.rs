@@ -1,10 +1,11 @@
 //! Synchronisations, and records of the events they wait for.
 
+use crate::Error;
+use crate::nsys::ExportReader;
 use crate::nsys::calls::correlation;
 use crate::nsys::names::sync_name;
 use crate::nsys::rows::stream;
 use crate::nsys::times::row_times;
-use crate::nsys::{Error, ExportReader};
 use crate::sqlite::scan_rows;
 use etlink_model::{Anomalies, Correlation, DeviceQueue, SyncRow};
 use rustc_hash::FxHashMap;

@@ -1,5 +1,6 @@
+use crate::Error;
 use crate::nsys::{
-    Error, GlobalPid, NsysReadOptions, NsysSchema, RankSource, is_export, processes, read, write,
+    GlobalPid, NsysReadOptions, NsysSchema, RankSource, is_export, processes, read, write,
 };
 use crate::sqlite::SqliteTables;
 use etlink_model::{

@@ -1,6 +1,6 @@
 //! Assembles a device trace from the records of a process.
 
-use crate::rocm::Error;
+use crate::Error;
 use crate::rocm::operations::{blocks, copy_name};
 use crate::rocm::record::{CallFamily, RecordSpan, RocmAgent, RocmCall, RocmProcess};
 use etlink_model::{
@@ -24,6 +24,8 @@ pub(crate) fn only_process(mut processes: Vec<RocmProcess>) -> Result<RocmProces
         let pids = working.iter().map(|place| processes[*place].pid);
         return Err(Error::SeveralProcesses {
             pids: pids.collect(),
+            remedy: "give one file per process (%pid% in the output name of rocprofv3), or give the \
+                     folder of the database to `etlink merge`",
         });
     }
     let chosen = working.first().copied().unwrap_or(0);

@@ -10,7 +10,7 @@
 //! ```
 //! The lists are walked element by element, in any order.
 
-use crate::rocm::Error;
+use crate::Error;
 use crate::rocm::assemble::{assemble, only_process};
 use crate::rocm::json_stream::{JsonStream, StreamEnd};
 use crate::rocm::record::{

@@ -1,7 +1,9 @@
 //! Streams a JSON document as tokens and values, with one value in memory at a time.
 
-use crate::rocm::Error;
+use crate::Error;
+use crate::rocm::TOOL;
 use etlink_json::MAX_ELEMENT_BYTES;
+use etlink_model::Failure;
 use std::io::{ErrorKind, Read};
 
 /// Bytes requested per read.
@@ -25,8 +27,11 @@ impl StreamEnd {
     pub(crate) fn into_error(self, offset: u64) -> Error {
         match self {
             StreamEnd::Failed(source) => Error::Io { offset, source },
-            StreamEnd::TooLarge => Error::TooLarge { offset },
-            StreamEnd::Cut | StreamEnd::Broken => Error::NoTool { bytes: offset },
+            StreamEnd::TooLarge => Failure::new(format!(
+                "the record at byte {offset} is larger than 64 MiB, the limit for a record"
+            ))
+            .into(),
+            StreamEnd::Cut | StreamEnd::Broken => TOOL.not_found(offset),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! `stack_id` is the internal correlation id, its `correlation_id` the program's own
 //! (`source/lib/output/generateRocpd.cpp`).
 
-use crate::rocm::Error;
+use crate::Error;
 use crate::rocm::assemble::{assemble, only_process};
 use crate::rocm::record::{
     CallFamily, RecordName, RecordSpan, RocmAgent, RocmCall, RocmCopy, RocmDispatch, RocmProcess,
@@ -13,7 +13,7 @@ use crate::rocm::record::{
 };
 use crate::sqlite::{RowCells, RowFilter, SqliteTable, SqliteTables, scan_rows};
 use etlink_json::{JsonValue, object_fields};
-use etlink_model::{Anomalies, Correlation, DeviceTrace, NameId, Names};
+use etlink_model::{Anomalies, Correlation, DeviceTrace, Failure, NameId, Names};
 use rusqlite::Connection;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,15 +106,16 @@ pub fn read_rocpd(
         connection,
         tables: &tables,
         names: Names::default(),
-        anomalies: Anomalies::default(),
+        anomalies: tables.anomalies.clone(),
     };
     let process = match options.process {
         Some(place) => {
             let mut listed = listed_processes(connection, &tables)?.into_iter();
-            let place = usize::try_from(place).map_err(|_| Error::NoProcess)?;
-            let wanted = listed.nth(place).ok_or(Error::NoProcess)?;
+            let no_process = || Failure::new("the database has no tables of the requested process");
+            let place = usize::try_from(place).map_err(|_| no_process())?;
+            let wanted = listed.nth(place).ok_or_else(no_process)?;
             let mut part = reader.read_part(&wanted.suffix)?;
-            part.remove(&wanted.id).ok_or(Error::NoProcess)?
+            part.remove(&wanted.id).ok_or_else(no_process)?
         }
         None => {
             let mut processes = vec![];

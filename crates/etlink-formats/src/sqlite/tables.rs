@@ -3,6 +3,7 @@
 use crate::sqlite::query::scan_query;
 use crate::sqlite::stored_size::stored_bytes;
 use crate::sqlite::{Error, begin_query, unless_damaged};
+use etlink_model::{Anomalies, AnomalyKind};
 use indexmap::IndexMap;
 use rusqlite::{Connection, Statement};
 use rustc_hash::FxBuildHasher;
@@ -83,6 +84,8 @@ pub struct SqliteTables {
     all: IndexMap<String, SqliteTable, FxBuildHasher>,
     /// Size of the database, bytes; limits the rows of every table.
     pub bytes: u64,
+    /// Tables whose columns cannot be read, which are left out.
+    pub anomalies: Anomalies,
 }
 
 impl SqliteTables {
@@ -99,9 +102,12 @@ impl SqliteTables {
         let columns = "SELECT name, pk, type FROM pragma_table_info(?1) LIMIT ?2";
         let mut columns = connection.prepare(columns).map_err(failed)?;
         for name in listed {
-            let table = probe_table(&mut columns, name)?;
-            if let Some(table) = table.filter(|table| !table.columns.is_empty()) {
-                tables.all.insert(table.name.to_ascii_lowercase(), table);
+            match probe_table(&mut columns, &name)? {
+                Some(table) if !table.columns.is_empty() => {
+                    tables.all.insert(name.to_ascii_lowercase(), table);
+                }
+                Some(_) => {}
+                None => tables.anomalies.note(AnomalyKind::TableDamaged, || name),
             }
         }
         tables.bytes = stored_bytes(connection).map_err(failed)?;
@@ -137,18 +143,23 @@ fn listed_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 /// Reads the columns of a table; `None` if its description in the file cannot be understood.
-fn probe_table(columns: &mut Statement<'_>, name: String) -> Result<Option<SqliteTable>, Error> {
+fn probe_table(columns: &mut Statement<'_>, name: &str) -> Result<Option<SqliteTable>, Error> {
     let place = format!("the columns of {name}");
-    let rows = columns.query((&name, MOST as i64));
+    let rows = columns.query((name, MOST as i64));
     let Some(mut rows) = unless_damaged(&place, rows)? else {
         return Ok(None);
     };
     let mut table = SqliteTable {
-        name,
+        name: name.to_owned(),
         ..SqliteTable::default()
     };
     let mut keys = 0;
-    while let Some(row) = unless_damaged(&place, rows.next())?.flatten() {
+    loop {
+        let row = match unless_damaged(&place, rows.next())? {
+            Some(Some(row)) => row,
+            Some(None) => break,
+            None => return Ok(None),
+        };
         let Ok(column) = row.get::<_, String>(0) else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! Assembles a device trace from tracks and events.
 
-use crate::xla::Error;
+use crate::Error;
 use crate::xla::event::{StreamWork, XlaEvent};
 use crate::xla::hlo::{hlo_collective, is_async_mark};
 use crate::xla::track::{LineKind, PlaneKind, XlaTrack};

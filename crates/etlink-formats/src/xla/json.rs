@@ -4,10 +4,11 @@
 //! arguments are text (`xla/tsl/profiler/convert/trace_events_to_json.cc`). The writer keeps at
 //! most a million events.
 
+use crate::Error;
+use crate::xla::XlaReadOptions;
 use crate::xla::assemble::{XlaProfile, assemble};
 use crate::xla::event::{PS_PER_NS, WorkDetails, XlaEvent, event_times, read_details};
 use crate::xla::track::{PlaneKind, XlaTrack};
-use crate::xla::{Error, XlaReadOptions};
 use etlink_json::{ArrayLayout, BrokenJson, JsonScanner, JsonValue, micros_to_ps, read_elements};
 use etlink_model::{
     Anomalies, AnomalyKind, Correlation, DeviceTrace, IndexByValue, KeepEvents, NameId, Names,
@@ -37,7 +38,8 @@ pub fn read_trace_json<R: Read + Send>(
         options.threads,
         |chunk: &mut ChunkEvents, scanner| chunk.read_event(scanner, options.keep),
         |chunk| merged.append(chunk),
-    )?;
+    )
+    .map_err(Error::Json)?;
     let mut profile = merged.into_profile();
     profile.bytes = envelope.bytes;
     let damage = envelope.damage;

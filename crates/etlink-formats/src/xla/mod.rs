@@ -38,8 +38,8 @@ pub use json::read_trace_json;
 pub use sniff::{is_xla_json, is_xla_space};
 pub use space::read_space;
 
-use etlink_json::JsonReadError;
-use etlink_model::{KeepEvents, advice};
+use crate::SoughtData;
+use etlink_model::KeepEvents;
 
 /// Options of the readers.
 #[derive(Clone, Copy, Debug)]
@@ -59,60 +59,12 @@ impl Default for XlaReadOptions {
     }
 }
 
-/// Reason why a profile could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The source failed before anything could be read.
-    #[error("reading stopped at byte {offset}: {source}")]
-    Io {
-        /// Bytes read before the failure.
-        offset: u64,
-        /// Error of the source.
-        source: std::io::Error,
-    },
-    /// The JSON could not be read.
-    #[error(transparent)]
-    Json(#[from] JsonReadError),
-    /// No plane could be read.
-    #[error(
-        "no plane found ({bytes} bytes read): not a profile of XLA, or truncated inside its first \
-         plane{}",
-        advice(self.remedy())
-    )]
-    NoPlanes {
-        /// Bytes searched.
-        bytes: u64,
-    },
-    /// A plane claims more bytes than a protobuf message can have.
-    #[error(
-        "the plane at byte {offset} claims {claimed} bytes, more than the message limit of 2 GiB"
-    )]
-    PlaneTooLarge {
-        /// Offset of the plane.
-        offset: u64,
-        /// Claimed size, bytes.
-        claimed: u64,
-    },
-    /// One kind of event exceeds the range of row numbers.
-    #[error(
-        "the trace has too many events of one kind (the limit is {limit})",
-        limit = u32::MAX - 1
-    )]
-    TooManyRows,
-}
-
-impl Error {
-    /// Returns advice for the user; `None` if there is none.
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Error::NoPlanes { .. } => Some("copy it again from its origin".to_owned()),
-            Error::Io { .. }
-            | Error::Json(_)
-            | Error::PlaneTooLarge { .. }
-            | Error::TooManyRows => None,
-        }
-    }
-}
+/// The planes of a profile.
+const PLANES: SoughtData = SoughtData {
+    data: "plane",
+    meaning: "not a profile of XLA, or truncated inside its first plane",
+    remedy: "copy it again from its origin",
+};
 
 #[cfg(test)]
 mod tests;

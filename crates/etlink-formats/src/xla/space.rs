@@ -1,11 +1,12 @@
 //! Reads `XSpace`, a profile in protobuf, plane by plane.
 
+use crate::Error;
 use crate::xla::assemble::{XlaProfile, assemble};
 use crate::xla::event::{WorkDetails, XlaEvent, event_times, read_details};
 use crate::xla::track::{PlaneKind, XlaTrack};
 use crate::xla::wire::{WireField, WireFields};
-use crate::xla::{Error, XlaReadOptions};
-use etlink_model::{AnomalyKind, Correlation, DeviceTrace, KeepEvents, NameId, UnixNs};
+use crate::xla::{self, XlaReadOptions};
+use etlink_model::{AnomalyKind, Correlation, DeviceTrace, Failure, KeepEvents, NameId, UnixNs};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::io::{ErrorKind, Read};
@@ -72,9 +73,7 @@ pub fn read_space<R: Read>(source: R, options: XlaReadOptions) -> Result<DeviceT
     };
     reader.read_all()?;
     if reader.planes == 0 {
-        return Err(Error::NoPlanes {
-            bytes: reader.offset,
-        });
+        return Err(xla::PLANES.not_found(reader.offset));
     }
     reader.profile.bytes = reader.offset;
     assemble(reader.profile, options.keep)
@@ -137,10 +136,10 @@ impl<R: Read> SpaceReader<R> {
             return Ok(SpacePart::Damage(AnomalyKind::Truncated));
         };
         if length > MAX_PLANE {
-            return Err(Error::PlaneTooLarge {
-                offset: begin,
-                claimed: length,
-            });
+            let problem = format!(
+                "the plane at byte {begin} claims {length} bytes, more than the message limit of 2 GiB"
+            );
+            return Err(Failure::new(problem).into());
         }
         let is_whole = self.message(length, message)?;
         match u32::try_from(tag) {

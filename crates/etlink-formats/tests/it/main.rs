@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod host_whole_trace;
 mod host_written;
 mod kineto;
 #[cfg(feature = "nsys")]

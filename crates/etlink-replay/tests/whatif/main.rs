@@ -13,6 +13,7 @@ mod clocks;
 mod collectives;
 mod cross_step;
 mod handoffs;
+mod mechanisms;
 mod mutations;
 mod overlap;
 mod path;
@@ -23,8 +24,7 @@ use etlink_replay::{
     AnswerRange, ReplaySettings, answer_range, graph_from_trace, run_graph, work_makespan,
 };
 use etlink_testing::{
-    Machine, MachineChange, MachineInstruction, MachineOptions, TraceBuilder, mechanisms,
-    random_program,
+    Machine, MachineChange, MachineInstruction, MachineOptions, TraceBuilder, random_program,
 };
 
 /// Predicted and true effect of a change, in ns.
@@ -118,7 +118,7 @@ const LATENCIES_NS: i64 = 3_000;
 #[test]
 fn mechanisms_are_predicted() {
     let mut wrong = vec![];
-    for mechanism in mechanisms() {
+    for mechanism in mechanisms::mechanisms() {
         let outcome = predict(&mechanism.program, mechanism.options, mechanism.change);
         let is_near = (outcome.predicted - outcome.truth).abs() <= LATENCIES_NS;
         if !is_near && outcome.error_of_change() > WITHIN {

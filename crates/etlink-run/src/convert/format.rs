@@ -2,7 +2,6 @@
 
 use crate::output::Packing;
 use etlink_chakra::read::{FileKind, sniff};
-use etlink_workload::text_workload::is_text_workload;
 use serde::Serialize;
 use std::path::Path;
 
@@ -21,14 +20,10 @@ pub enum GraphFormat {
     HostTrace,
     /// Tables of nodes and edges.
     Parquet,
-    /// Text workload of ASTRA-sim 1.0.
-    Text,
     /// Graphviz.
     Dot,
     /// GraphML.
     GraphMl,
-    /// Mermaid.
-    Mermaid,
     /// Schedules of LogGOPSim and ATLAHS.
     Goal,
 }
@@ -38,17 +33,14 @@ pub(super) const NODES: &str = "nodes.parquet";
 
 /// Endings of names, before the ending of a compression. The first one per format is suggested to
 /// users.
-const ENDINGS: [(&str, GraphFormat); 10] = [
+const ENDINGS: [(&str, GraphFormat); 7] = [
     (".et", GraphFormat::Chakra),
     (".json", GraphFormat::Jsonizer),
     (".parquet", GraphFormat::Parquet),
     (".dot", GraphFormat::Dot),
     (".gv", GraphFormat::Dot),
     (".graphml", GraphFormat::GraphMl),
-    (".mmd", GraphFormat::Mermaid),
-    (".mermaid", GraphFormat::Mermaid),
     (".goal", GraphFormat::Goal),
-    (".txt", GraphFormat::Text),
 ];
 
 impl GraphFormat {
@@ -60,20 +52,15 @@ impl GraphFormat {
             GraphFormat::EtPlus => "merged JSON (ET+)",
             GraphFormat::HostTrace => "an execution trace of PyTorch",
             GraphFormat::Parquet => "Parquet tables",
-            GraphFormat::Text => "a text workload of ASTRA-sim 1.0",
             GraphFormat::Dot => "Graphviz",
             GraphFormat::GraphMl => "GraphML",
-            GraphFormat::Mermaid => "Mermaid",
             GraphFormat::Goal => "GOAL",
         }
     }
 
     /// Returns true for formats to look at, which can be limited to a part.
     pub fn is_picture(self) -> bool {
-        matches!(
-            self,
-            GraphFormat::Dot | GraphFormat::GraphMl | GraphFormat::Mermaid
-        )
+        matches!(self, GraphFormat::Dot | GraphFormat::GraphMl)
     }
 
     /// Returns the format that the name of an output states.
@@ -91,9 +78,7 @@ impl GraphFormat {
             FileKind::ChakraJson => Some(GraphFormat::Jsonizer),
             FileKind::EtPlus => Some(GraphFormat::EtPlus),
             FileKind::HostTrace => Some(GraphFormat::HostTrace),
-            FileKind::KinetoTrace | FileKind::Unknown => {
-                is_text_workload(head).then_some(GraphFormat::Text)
-            }
+            FileKind::KinetoTrace | FileKind::Unknown => None,
         }
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! .et, its JSON ────┬─> .et, its JSON    message by message, without losses
-//! tables ───────────┤─> tables
-//! text workload ────┘        (a text workload becomes a file per rank)
-//! ET+ ────────────────> .et, its JSON, tables   linked again, from its recording
+//! tables ───────────┴─> tables
+//! ET+ ────────────────> .et, its JSON, tables   linked again, from its nodes
 //! any of them ────────> picture           of a chosen part
 //! all ranks of a run ─> GOAL              collectives as messages
 //! ```
@@ -13,19 +12,15 @@
 mod damage;
 mod format;
 mod graph_input;
-mod linked;
 #[cfg_attr(not(feature = "parquet"), path = "without_tables.rs")]
 mod tables;
 
 pub use format::GraphFormat;
 
-use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
-use crate::graphs::{GraphSet, find_graph_sets, groups_beside, prefix_and_rank};
-use crate::made_run::write_made_run;
-use crate::merge::{MergeOptions, put_file};
+use crate::graphs::{find_graph_sets, groups_beside, prefix_and_rank};
 use crate::output::{OutputFormat, Target, refuse_input};
-use crate::{RunError, input};
+use crate::{RunError, input, merged};
 use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
 use etlink_chakra::convert::GroupList;
@@ -33,11 +28,10 @@ use etlink_chakra::messages::{
     ChakraMessage, ChakraMessages, Losses, for_each_message, is_minimal, to_minimal, write_et,
     write_json,
 };
-use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml, to_mermaid};
+use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml};
 use etlink_chakra::read::{self, ChakraGraph};
-use etlink_model::{Diagnostic, Failure, diagnostic};
+use etlink_model::{Diagnostic, Failure};
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
-use etlink_workload::text_workload::TextWorkload;
 use graph_input::GraphInput;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -57,23 +51,12 @@ pub struct ConvertOptions {
     pub rank: Option<i64>,
     /// Algorithm that expands collectives into messages, for GOAL.
     pub algorithm: Option<CollectiveAlgorithm>,
-    /// Numbers of ranks and passes of a text workload.
-    pub text: Option<TextRanks>,
     /// Attributes of nodes; `None` to keep the input's.
     pub attributes: Option<AttributeSet>,
     /// True to refuse any loss.
     pub strict: bool,
     /// True to replace existing files.
     pub overwrite: bool,
-}
-
-/// Numbers of ranks and passes of a text workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextRanks {
-    /// Number of files to write.
-    pub ranks: u32,
-    /// Number of forward and backward passes.
-    pub passes: u32,
 }
 
 /// Report of a conversion.
@@ -90,7 +73,7 @@ pub struct ConvertReport {
     pub to: GraphFormat,
     /// Number of written nodes.
     pub nodes: u64,
-    /// Number of ranks' files read or written.
+    /// Number of ranks' files read.
     pub ranks: u64,
     /// Size of the output, bytes.
     pub bytes: u64,
@@ -110,26 +93,20 @@ pub fn convert(
     output: &Path,
     options: &ConvertOptions,
 ) -> Result<ConvertReport, RunError> {
-    let InputFiles {
-        ranks,
-        member,
-        note,
-    } = input_ranks(source, output, options)?;
+    let (ranks, note) = input_ranks(source, output, options)?;
     let mut input = GraphInput::new(ranks.first().cloned().unwrap_or_default());
     let from = input_format(&mut input, options.from)?;
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
-        // a folder with a file per rank
-        None if from == GraphFormat::Text => GraphFormat::Chakra,
         None => {
             let what = ": the file name does not show the format";
-            let remedy = "use .et, .json, .dot, .graphml, .mmd, .goal or .parquet, or give --to";
+            let remedy = "use .et, .json, .dot, .graphml, .goal or .parquet, or give --to";
             return Err(Failure::about(output.display(), what).advise(remedy).into());
         }
     };
     refuse_formats(&input.path, from, to)?;
-    refuse_options(from, to, options)?;
+    refuse_options(to, options)?;
     refuse_input(output, ranks.iter())?;
     let mut job = ConvertJob {
         input,
@@ -147,10 +124,9 @@ pub fn convert(
         },
     };
     if from == GraphFormat::EtPlus && !to.is_picture() {
-        job.link_again(member)?;
+        job.link_again()?;
     }
     match (from, to) {
-        (GraphFormat::Text, _) => job.write_text_ranks()?,
         (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
         (_, to) if to.is_picture() => job.write_picture()?,
         (_, GraphFormat::Parquet) => job.write_tables()?,
@@ -159,36 +135,16 @@ pub fn convert(
     Ok(job.report)
 }
 
-/// Files to read.
-struct InputFiles {
-    /// One file, or for GOAL the files of all ranks of a run.
-    ranks: Vec<PathBuf>,
-    /// Rank of the file within its run, if the source is a folder.
-    member: Option<InputRank>,
-    /// Note on skipped files of the folder.
-    note: Option<Diagnostic>,
-}
-
-/// A rank of a run in a folder.
-struct InputRank {
-    folder: PathBuf,
-    set: GraphSet,
-    rank: i64,
-}
-
-/// Lists the files to read.
+/// Lists the files to read: one, or for GOAL those of all ranks of a run. Also returns a note on
+/// skipped files of the folder.
 fn input_ranks(
     source: &Path,
     output: &Path,
     options: &ConvertOptions,
-) -> Result<InputFiles, RunError> {
+) -> Result<(Vec<PathBuf>, Option<Diagnostic>), RunError> {
     let is_tables = may_be_file(&source.join(format::NODES));
     if !is_folder(source) || is_tables {
-        return Ok(InputFiles {
-            ranks: vec![source.to_owned()],
-            member: None,
-            note: None,
-        });
+        return Ok((vec![source.to_owned()], None));
     }
     let refused = |found: String, remedy| {
         let failure = Failure::about(source.display(), format!(": {found}"));
@@ -237,16 +193,7 @@ fn input_ranks(
     let mut read = set.clone();
     read.passed_by.retain(|known, _| ranks.contains_key(known));
     let note = read.passed_by_note();
-    let member = ranks.keys().next().map(|rank| InputRank {
-        folder: source.to_owned(),
-        set: set.clone(),
-        rank: *rank,
-    });
-    Ok(InputFiles {
-        ranks: ranks.into_values().collect(),
-        member,
-        note,
-    })
+    Ok((ranks.into_values().collect(), note))
 }
 
 fn input_format(
@@ -262,13 +209,10 @@ fn input_format(
             Err(other.advise("leave out --from").into())
         }
         (Some(found), _) => Ok(found),
-        // the reader reports a wrong first line of a workload more precisely
-        (None, Some(GraphFormat::Text)) => Ok(GraphFormat::Text),
         (None, _) => {
             let what = ": not a format that convert reads";
-            let remedy = "give a .et, its JSON, merged JSON (ET+), tables of convert, or a text \
-                          workload of ASTRA-sim 1.0. To convert a recording, first run `etlink link \
-                          --device KINETO -o x.et`";
+            let remedy = "give a .et, its JSON, merged JSON (ET+), or tables of convert. To convert a \
+                          recording, first run `etlink link --device KINETO -o x.et`";
             Err(Failure::about(path.display(), what).advise(remedy).into())
         }
     }
@@ -291,10 +235,6 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
             --device KINETO -o x.json`"
         }
-        (_, GraphFormat::Text) => "a text workload has layers, not a graph",
-        (GraphFormat::Text, to) if to != GraphFormat::Chakra => {
-            "first convert it to one .et per rank, then convert one of them, or their folder"
-        }
         _ => return Ok(()),
     };
     let (from, to) = (from.describe(), to.describe());
@@ -302,16 +242,12 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
     Err(Failure::about(path.display(), what).into())
 }
 
-fn refuse_options(
-    from: GraphFormat,
-    to: GraphFormat,
-    options: &ConvertOptions,
-) -> Result<(), RunError> {
+fn refuse_options(to: GraphFormat, options: &ConvertOptions) -> Result<(), RunError> {
     let unused = |option, applies| Err(Failure::new(format!("{option} {applies}")).into());
     if options.choice != NodeChoice::default() && !to.is_picture() {
         return unused(
             "--range, --step and --depth",
-            "select what is drawn: they apply only to dot, graphml and mermaid",
+            "select what is drawn: they apply only to dot and graphml",
         );
     }
     if options.algorithm.is_some() && to != GraphFormat::Goal {
@@ -320,22 +256,10 @@ fn refuse_options(
             "applies only to GOAL, which has only messages",
         );
     }
-    if options.attributes.is_some()
-        && (!matches!(to, GraphFormat::Chakra | GraphFormat::Jsonizer) || from == GraphFormat::Text)
-    {
+    if options.attributes.is_some() && !matches!(to, GraphFormat::Chakra | GraphFormat::Jsonizer) {
         return unused("--attrs", "applies only to .et files and jsonizer's JSON");
     }
-    match (options.text, from) {
-        (None, GraphFormat::Text) => unused(
-            "--ranks",
-            "is required: a text workload does not state the number of ranks",
-        ),
-        (Some(_), from) if from != GraphFormat::Text => unused(
-            "--ranks and --passes",
-            "apply only to text workloads of ASTRA-sim 1.0",
-        ),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// A conversion in progress.
@@ -346,28 +270,14 @@ struct ConvertJob<'o> {
 }
 
 impl ConvertJob<'_> {
-    /// Replaces merged JSON by the `.et` made of it, which is then converted. A rank of a folder is
-    /// joined with the others there.
-    fn link_again(&mut self, member: Option<InputRank>) -> Result<(), RunError> {
-        let among = member.as_ref().map(linked::link_member).transpose()?;
-        let (graph, losses) = match among.flatten() {
-            Some(linked) => {
-                self.report.diagnostics.extend(linked.diagnostics);
-                (linked.bytes, linked.losses)
-            }
-            None => {
-                if let Some(member) = member.filter(|member| member.set.ranks.len() > 1) {
-                    self.report.diagnostics.push(diagnostic!(
-                        ConvertedAlone,
-                        "rank {} has no complete recording: it is converted alone, without the other ranks",
-                        member.rank
-                    ));
-                }
-                linked::link_again(&mut self.input)?
-            }
-        };
+    /// Replaces merged JSON by the `.et` made of it, which is then converted.
+    fn link_again(&mut self) -> Result<(), RunError> {
+        let content = self.input.open()?;
+        let relinked = merged::relink(&self.input.path, content)?;
+        let mut losses = losses_of_damage(&relinked.tree);
+        losses.extend(&relinked.losses);
         self.report.losses = self.allow(losses)?;
-        self.input.replace(graph);
+        self.input.replace(relinked.graph);
         Ok(())
     }
 
@@ -457,9 +367,6 @@ impl ConvertJob<'_> {
         let picture = picture.map_err(|error| Failure::new(error.to_string()))?;
         let text = match self.report.to {
             GraphFormat::GraphMl => to_graphml(&picture),
-            GraphFormat::Mermaid => {
-                to_mermaid(&picture).map_err(|error| Failure::new(error.to_string()))?
-            }
             _ => to_dot(&picture),
         };
         losses.extend(picture.losses());
@@ -506,39 +413,6 @@ impl ConvertJob<'_> {
         self.report.bytes = written?.1;
         self.report.nodes = graphs.values().map(ChakraGraph::len).sum::<usize>() as u64;
         self.report.ranks = graphs.len() as u64;
-        Ok(())
-    }
-
-    /// Writes a file per rank into the output folder.
-    fn write_text_ranks(&mut self) -> Result<(), RunError> {
-        let text = io::read_to_string(self.input.open()?);
-        let path = &self.input.path;
-        let text = text.with_path(FileAction::Read, path)?;
-        let workload = TextWorkload::parse(&text)
-            .map_err(|cause| RunError::unreadable(path.display(), cause))?;
-        let wanted = self.options.text.unwrap_or(TextRanks {
-            ranks: 1,
-            passes: 1,
-        });
-        let graph = workload.to_graph(wanted.passes);
-        let et = graph.to_et();
-        let stem = if self.input.is_stdin() {
-            "workload".into()
-        } else {
-            path.file_stem().unwrap_or_default().to_string_lossy()
-        };
-        let options = MergeOptions {
-            overwrite: self.options.overwrite,
-            ..MergeOptions::default()
-        };
-        write_made_run(&self.report.output, &stem, &options, |files| {
-            (0..wanted.ranks)
-                .try_for_each(|rank| put_file(files, &format!("{stem}.{rank}.et"), &et))
-        })?;
-        let ranks = u64::from(wanted.ranks);
-        self.report.ranks = ranks;
-        self.report.nodes = graph.nodes.len() as u64 * ranks;
-        self.report.bytes = et.len() as u64 * ranks;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let connection = connection.map_err(|cause| RunError::unreadable(&name, cause))?;
     let trace = etlink_formats::rocm::read_rocpd(&connection, RocpdReadOptions { process });
     trace.map_err(|source| match source {
-        etlink_formats::rocm::Error::SeveralProcesses { pids } if !is_plain => {
+        etlink_formats::Error::SeveralProcesses { pids, .. } if !is_plain => {
             super::packed_processes(name, pids.len())
         }
         cause => RunError::unreadable(name, cause),

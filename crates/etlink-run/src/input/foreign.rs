@@ -76,19 +76,19 @@ pub(super) fn remedy(kind: InputKind) -> &'static str {
         InputKind::NsysReport | InputKind::ParquetTable => {
             "export a report of Nsight Systems with `nsys export --type sqlite` instead"
         }
-        InputKind::ChakraEt | InputKind::ChakraJson => "give one of the traces it was made from",
+        InputKind::ChakraEt | InputKind::ChakraJson | InputKind::EtPlus => {
+            "give one of the traces it was made from"
+        }
         InputKind::FlightRecorder => {
             "give the folder of all dumps to `etlink ranks`, or put it next to the traces"
         }
         InputKind::NcclInspector => "give its folder to `etlink ranks`",
         InputKind::AstraLog => "give it to `etlink simulated`",
-        InputKind::TextWorkload => "convert it to graphs with `etlink convert`",
         InputKind::KernelMetrics | InputKind::RequestLatencies | InputKind::WorkloadCard => {
             "give a trace of the same run, and this file as --metrics"
         }
         InputKind::HostTrace => "give it as --host, with the device trace of the same rank",
-        InputKind::EtPlus
-        | InputKind::KinetoTrace
+        InputKind::KinetoTrace
         | InputKind::XlaSpace
         | InputKind::XlaJson
         | InputKind::RocprofJson

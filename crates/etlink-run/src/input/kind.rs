@@ -59,8 +59,6 @@ pub enum InputKind {
     WorkloadCard,
     /// Log or printed output of ASTRA-sim.
     AstraLog,
-    /// A workload of ASTRA-sim 1.0.
-    TextWorkload,
     /// A packed folder.
     Archive,
     /// A file packed with xz, bzip2, 7z or LZ4.
@@ -105,7 +103,6 @@ impl InputKind {
             InputKind::RequestLatencies => "request latencies (a vLLM or SGLang benchmark result)",
             InputKind::WorkloadCard => "a workload card (ccl-bench)",
             InputKind::AstraLog => "an ASTRA-sim log",
-            InputKind::TextWorkload => "a text workload of ASTRA-sim 1.0",
             InputKind::Archive => "an archive (a packed folder)",
             InputKind::OtherPacking => "packed with xz, bzip2, 7z or LZ4",
             InputKind::Html => "a web page",
@@ -135,8 +132,7 @@ impl InputKind {
                  folder of all ranks"
             }
             InputKind::EtPlus => {
-                "analyze, findings, replay, report, check, convert, link --device, and chakra_converter; merge \
-                 and ranks take a folder of all ranks; --host of link"
+                "analyze, replay, report, check, convert, and chakra_converter; --host of link"
             }
             InputKind::ChakraEt => {
                 "analyze, replay, report, check, convert; scale and simulators take a folder of all \
@@ -158,7 +154,6 @@ impl InputKind {
                  --workload-card writes one"
             }
             InputKind::AstraLog => "simulated, with the graphs next to it or --graphs",
-            InputKind::TextWorkload => "convert, with --ranks",
             InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
             InputKind::Archive => "all commands that take a folder",
             InputKind::MemorySnapshot => "analyze, report, inspect",
@@ -207,9 +202,12 @@ impl InputKind {
         )
     }
 
-    /// Returns true if the file is an already linked graph.
-    pub fn is_linked(self) -> bool {
-        matches!(self, InputKind::ChakraEt | InputKind::ChakraJson)
+    /// Returns true if the file is a written graph.
+    pub fn is_written_graph(self) -> bool {
+        matches!(
+            self,
+            InputKind::ChakraEt | InputKind::ChakraJson | InputKind::EtPlus
+        )
     }
 }
 

@@ -11,7 +11,6 @@
 mod earlier;
 mod joined;
 mod names;
-mod one_rank;
 mod simulator;
 mod timeline;
 mod timeline_context;
@@ -19,7 +18,6 @@ mod traced_device;
 
 pub(crate) use earlier::EarlierFiles;
 pub use joined::MergedRun;
-pub(crate) use one_rank::{WrittenMember, write_member};
 pub(crate) use simulator::put_file;
 pub use timeline_context::TimelineReport;
 pub(crate) use traced_device::traced_device;

@@ -5,7 +5,7 @@ use super::{JsonArgs, OverwriteArgs};
 use clap::Args;
 use etlink_chakra::AttributeSet;
 use etlink_chakra::picture::NodeChoice;
-use etlink_run::convert::{ConvertOptions, GraphFormat, TextRanks};
+use etlink_run::convert::{ConvertOptions, GraphFormat};
 use etlink_workload::goal::CollectiveAlgorithm;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -16,17 +16,16 @@ use std::path::PathBuf;
     etlink convert run.0.et run.0.json              JSON of chakra_jsonizer; also the reverse\n  \
     etlink convert run.0.et x.dot --range 100..180  a picture: dot -Tsvg x.dot\n  \
     etlink convert RUN run.goal --collectives tree  all ranks, for LogGOPSim\n  \
-    etlink convert resnet.txt OUT --ranks 8         from a workload of ASTRA-sim 1.0\n  \
     etlink convert traces OUT --anonymise           traces that can be shared")]
 pub struct ConvertArgs {
-    /// Graph, tables of `convert`, text workload, or folder of a run; `-` is standard input
+    /// Graph, tables of `convert`, or folder of a run; `-` is standard input
     ///
-    /// A graph is a `.et`, its JSON, or merged JSON (ET+). Text workloads are of ASTRA-sim 1.0.
+    /// A graph is a `.et`, its JSON, or merged JSON (ET+).
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// Output, whose extension selects the format
     ///
-    /// `.et`, `.json` (also with `.gz`), `.dot`, `.graphml`, `.mmd`, `.goal`, or `.parquet`, a
+    /// `.et`, `.json` (also with `.gz`), `.dot`, `.graphml`, `.goal`, or `.parquet`, a
     /// folder with two tables.
     #[arg(value_name = "OUT", required_unless_present = "output")]
     pub out: Option<PathBuf>,
@@ -40,7 +39,7 @@ pub struct ConvertArgs {
     #[arg(
         long,
         conflicts_with_all = [
-            "from", "to", "range", "step", "depth", "rank", "collectives", "ranks", "attrs", "overwrite", "strict"
+            "from", "to", "range", "step", "depth", "rank", "collectives", "attrs", "overwrite", "strict"
         ]
     )]
     pub anonymise: bool,
@@ -54,7 +53,7 @@ pub struct ConvertArgs {
     pub from: Option<GraphFormat>,
     /// Output format [default: by the output's extension]
     ///
-    /// Formats: chakra, jsonizer, parquet, dot, graphml, mermaid, goal.
+    /// Formats: chakra, jsonizer, parquet, dot, graphml, goal.
     #[arg(
         long,
         value_parser = one_of(names::GRAPH_FORMATS),
@@ -85,17 +84,6 @@ pub struct ConvertArgs {
         hide_possible_values = true
     )]
     pub collectives: Option<CollectiveAlgorithm>,
-    /// Number of ranks of a text workload, one file each
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub ranks: Option<u32>,
-    /// Number of forward and backward passes of a text workload [default: 1]
-    #[arg(
-        long,
-        value_name = "N",
-        requires = "ranks",
-        value_parser = clap::value_parser!(u32).range(1..=10_000)
-    )]
-    pub passes: Option<u32>,
     /// Node attributes in a `.et`: `full`, or `minimal` for simulators [default: as in the input]
     #[arg(
         long,
@@ -133,10 +121,6 @@ impl ConvertArgs {
             },
             rank: self.rank,
             algorithm: self.collectives,
-            text: self.ranks.map(|ranks| TextRanks {
-                ranks,
-                passes: self.passes.unwrap_or(1),
-            }),
             attributes: self.attrs,
             strict: self.strict,
             overwrite: self.overwrite.overwrite,

@@ -87,10 +87,8 @@ pub const GRAPH_FORMATS: Names<GraphFormat> = &[
     ("jsonizer", "JSON of Chakra protobuf", GraphFormat::Jsonizer),
     ("etplus", "Merged JSON", GraphFormat::EtPlus),
     ("parquet", "Tables of nodes and edges", GraphFormat::Parquet),
-    ("text", "Text workload of ASTRA-sim 1.0", GraphFormat::Text),
     ("dot", "Graphviz", GraphFormat::Dot),
     ("graphml", "GraphML", GraphFormat::GraphMl),
-    ("mermaid", "Mermaid", GraphFormat::Mermaid),
     (
         "goal",
         "Schedules of LogGOPSim and ATLAHS",

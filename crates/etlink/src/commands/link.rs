@@ -143,9 +143,7 @@ fn assign_paths(args: &mut LinkArgs) -> Result<()> {
         let kind = input::open(&path, &Progress::hidden())?.kind;
         let (option, given) = match kind {
             InputKind::HostTrace => ("host", &mut args.host),
-            kind if kind.is_device_trace() || kind == InputKind::EtPlus => {
-                ("device", &mut args.device)
-            }
+            kind if kind.is_device_trace() => ("device", &mut args.device),
             kind => return Err(WantedTrace::Device.refuse(&name.to_string(), kind).into()),
         };
         if let Some(other) = given {

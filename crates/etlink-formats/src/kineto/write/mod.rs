@@ -1,17 +1,11 @@
-//! Writes device traces as Kineto does; the only encoder of this format.
+//! Writes events of a recorder as Kineto does, event by event; the only encoder of this format.
 //!
-//! ```text
-//! DeviceTrace ─ write ────────────┐
-//! events of a recorder, a test ───┴─ KinetoWriter ─> JSON text, event by event
-//! ```
 //! Layout and white space match Kineto's (`libkineto/src/output_json.cpp`), per PyTorch version.
 
 mod arguments;
-mod trace;
 mod writer;
 
 pub use arguments::EventArguments;
-pub use trace::write;
 pub use writer::{CompleteEvent, FlowEvent, KinetoHeader, KinetoWriter, TrackKey};
 
 /// Layouts of Kineto's file, oldest first, named after the first PyTorch release known to use them.
@@ -32,15 +26,6 @@ pub enum KinetoVersion {
 }
 
 impl KinetoVersion {
-    /// All layouts, oldest first.
-    pub const ALL: [KinetoVersion; 5] = [
-        KinetoVersion::Torch1_8,
-        KinetoVersion::Torch2_0,
-        KinetoVersion::Torch2_4,
-        KinetoVersion::Torch2_9,
-        KinetoVersion::Torch2_15,
-    ];
-
     /// Returns true if times are whole microseconds since the Unix epoch, without a base.
     pub fn has_whole_micros(self) -> bool {
         self < KinetoVersion::Torch2_4

@@ -1,7 +1,8 @@
 //! Tests CUDA graphs as PyTorch's own CUPTI collector writes them: `testdata/graphs`.
 
+use super::whole_trace::write;
 use crate::kineto::support::{anomalies, document, kernel, read};
-use etlink_formats::kineto::{KinetoWriteOptions, write};
+use etlink_formats::kineto::KinetoWriteOptions;
 use etlink_model::{AnomalyKind, DeviceTrace, RowKind};
 
 const STREAMS: &str = include_str!("../../../../../testdata/graphs/streams-2.15.0.json");

@@ -8,5 +8,6 @@ mod kinds;
 mod numbers;
 mod random;
 mod support;
+pub(crate) mod whole_trace;
 mod writers;
 mod written;

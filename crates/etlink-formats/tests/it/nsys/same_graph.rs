@@ -206,7 +206,8 @@ fn two_connections_give_the_same_trace_as_one() {
     etlink_formats::nsys::write(&drawn, &one, NsysSchema::V3_13).expect("writes");
     let options = NsysReadOptions::default();
     let text = |trace: &DeviceTrace| {
-        etlink_formats::kineto::write(trace, vec![], KinetoWriteOptions::default()).expect("memory")
+        crate::kineto::whole_trace::write(trace, vec![], KinetoWriteOptions::default())
+            .expect("memory")
     };
     let alone = etlink_formats::nsys::read(&one, options).expect("reads");
     let both = etlink_formats::nsys::read_with(&one, Some(two), options).expect("reads");

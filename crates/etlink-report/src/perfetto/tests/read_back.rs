@@ -1,5 +1,8 @@
 //! Written files are read back as the recording that they were made from.
 
+#[path = "../../../../etlink-formats/tests/it/kineto/whole_trace.rs"]
+mod whole_trace;
+
 use super::{draw_everything, linked_with};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
 use crate::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin};
@@ -49,7 +52,7 @@ fn meaning(trace: &DeviceTrace) -> Vec<String> {
         version: KinetoVersion::Torch2_15,
         verbatim: false,
     };
-    let text = etlink_formats::kineto::write(trace, vec![], options).expect("writes");
+    let text = whole_trace::write(trace, vec![], options).expect("writes");
     let text = String::from_utf8(text).expect("UTF-8");
     let mut said: Vec<String> = text.lines().map(str::to_owned).collect();
     let details = trace.details.as_ref().expect("details");

@@ -18,7 +18,7 @@ fn list_processes(
 ) -> Result<Option<Vec<DatabaseProcess>>, etlink_formats::sqlite::Error> {
     match etlink_formats::nsys::processes(connection) {
         Ok(processes) => Ok(Some(nsys_processes(processes))),
-        Err(etlink_formats::nsys::Error::Sqlite(error)) => Err(error),
+        Err(etlink_formats::Error::Sqlite(error)) => Err(error),
         Err(_) => Ok(None),
     }
 }

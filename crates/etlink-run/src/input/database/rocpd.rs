@@ -19,7 +19,7 @@ fn list_processes(
 ) -> Result<Option<Vec<DatabaseProcess>>, etlink_formats::sqlite::Error> {
     match etlink_formats::rocm::rocpd_processes(connection) {
         Ok(processes) => Ok(Some(rocpd_processes(processes))),
-        Err(etlink_formats::rocm::Error::Sqlite(error)) => Err(error),
+        Err(etlink_formats::Error::Sqlite(error)) => Err(error),
         Err(_) => Ok(None),
     }
 }

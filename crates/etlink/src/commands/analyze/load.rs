@@ -259,17 +259,7 @@ fn analyze_rank<T>(
 
 fn trace_of_graph(entry: RankEntry<'_>, written: &WrittenRank) -> Result<LinkedTrace> {
     let groups = groups_of(&written.path)?;
-    let mut trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
-    if let Some(note) = written.without_recording() {
-        if entry.set.options.strict {
-            return Err(RunError::Refused {
-                file: written.name.clone(),
-                what: note.message,
-            }
-            .into());
-        }
-        trace.report.diagnostics.push(note);
-    }
+    let trace = chakra::linked_graph(&written.graph, &written.name, written.rank, &groups)?;
     if entry.set.options.strict && job::is_damaged(&trace.report) {
         return Err(RunError::refused_trace(&written.path, &trace.report.anomalies).into());
     }

@@ -72,11 +72,6 @@ pub(crate) enum ContentFacts {
     Card(WorkloadCard),
     /// A log of ASTRA-sim.
     Simulation(SimulationFacts),
-    /// A text workload of ASTRA-sim 1.0.
-    Workload {
-        /// Number of layers.
-        layers: usize,
-    },
     /// A view, whose events are ranges that etlink drew.
     View {},
 }

@@ -18,17 +18,13 @@ use etlink_run::job::{LinkJob, read_for_figures, read_host};
 use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::run::RankEntry;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
-use etlink_workload::text_workload::TextWorkload;
 use facts::{
     ContentFacts, DeviceFacts, DumpFacts, FileFacts, GraphFacts, HostFacts, LogFacts, MetricFacts,
     SimulationFacts, SnapshotFacts,
 };
 use serde_json::Value;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::path::Path;
-
-/// Maximum size of a text workload in bytes; one has a line of some hundred bytes per layer.
-const MAX_WORKLOAD_BYTES: u64 = 64 << 20;
 
 impl JsonReport for FileReports<FileFacts> {
     const SCHEMA: &'static str = "etlink.inspect";
@@ -217,28 +213,6 @@ fn read_contents(
             let damaged = log.damaged > 0;
             let facts = SimulationFacts::new(&log);
             Ok((ContentFacts::Simulation(facts), damaged))
-        }
-        InputKind::TextWorkload => {
-            let taken_for = || {
-                format!(
-                    "{}: recognized by its first line as a text workload of ASTRA-sim 1.0",
-                    path.display()
-                )
-            };
-            let mut text = String::new();
-            let read = BufReader::new(input.content)
-                .take(MAX_WORKLOAD_BYTES + 1)
-                .read_to_string(&mut text);
-            read.with_context(taken_for)?;
-            if text.len() as u64 > MAX_WORKLOAD_BYTES {
-                bail!(
-                    "{}, but larger than {MAX_WORKLOAD_BYTES} bytes",
-                    taken_for()
-                );
-            }
-            let workload = TextWorkload::parse(&text).with_context(taken_for)?;
-            let layers = workload.layer_count();
-            Ok((ContentFacts::Workload { layers }, false))
         }
         InputKind::Unknown => bail!(
             "{} is an unknown kind of file; pass a host trace, a device trace, a .et or merged JSON",

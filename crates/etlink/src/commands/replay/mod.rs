@@ -252,9 +252,11 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             replayed
         }
         RankContent::Written(written) => {
-            let file = &written.graph;
             config.refuse_questions(&input)?;
-            let (graph, notes) = convert::replay_graph(file).with_context(|| input.clone())?;
+            let (written, lacks) = written.into_replayable()?;
+            let file = &written.graph;
+            let (graph, mut notes) = convert::replay_graph(file).with_context(|| input.clone())?;
+            notes.extend(lacks);
             let config = config.resolve_names(&graph, &NodeNames(file), &input)?;
             refuse_unused(&[unused_rules(&config, &graph, &NodeNames(file))], &input)?;
             let steps = RunOfSteps {
@@ -281,27 +283,17 @@ fn dropped_waits(report: &LinkReport) -> u64 {
 
 /// Reads a graph or links traces. Also returns the name of the source.
 fn load_content(config: &ReplayConfig, run: &Run) -> Result<(String, RankContent)> {
-    let content = match run.only_rank()?.load()? {
-        RankContent::Written(written) => RankContent::Written(expect_graph(config, written)?),
-        linked => linked,
-    };
-    Ok((run.set().source_name(), content))
-}
-
-/// Rejects a written graph that has nothing to run.
-fn expect_graph(config: &ReplayConfig, written: Box<WrittenRank>) -> Result<Box<WrittenRank>> {
-    let name = &written.name;
-    if config.target.is_some() {
+    let content = run.only_rank()?.load()?;
+    if let RankContent::Written(written) = &content
+        && config.target.is_some()
+    {
         bail!(
-            "{name} is not a Kineto trace, which -o needs to write a trace for Perfetto; replay the \
-            traces, or omit -o"
+            "{} is not a Kineto trace, which -o needs to write a trace for Perfetto; replay the \
+            traces, or omit -o",
+            written.name
         );
     }
-    // a tree has no edges: everything would start at once
-    if written.graph.format.is_tree() {
-        return Err(written.without_traces().into());
-    }
-    Ok(written)
+    Ok((run.set().source_name(), content))
 }
 
 /// Returns true if a written graph is damaged and damaged ones are rejected.

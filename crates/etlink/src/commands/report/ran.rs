@@ -44,8 +44,6 @@ pub(super) enum RanSource {
         file: Box<read::ChakraGraph>,
         /// Device rows of the graph and ops of a tree, if any.
         trace: Option<Box<LinkedTrace>>,
-        /// Reason why the recording in the graph is unusable; `None` if it is usable.
-        note: Option<Diagnostic>,
     },
 }
 
@@ -63,7 +61,6 @@ impl Ran {
     }
 
     fn from_written(written: WrittenRank) -> Result<Ran> {
-        let note = written.without_recording();
         let WrittenRank {
             name,
             path,
@@ -93,7 +90,6 @@ impl Ran {
             of: RanSource::Written {
                 file: Box::new(file),
                 trace,
-                note,
             },
         })
     }
@@ -128,10 +124,11 @@ impl Ran {
                 let damage = trace.report.anomalies.diagnostics(Severity::Damage);
                 damage.collect()
             }
-            RanSource::Written { file, note, .. } => {
-                let damage = file.damage();
-                let damage = damage.map(|damage| diagnostic!(GraphRepaired, "{damage}"));
-                damage.or_else(|| note.clone()).into_iter().collect()
+            RanSource::Written { file, .. } => {
+                let damage = file.damage().into_iter();
+                damage
+                    .map(|damage| diagnostic!(GraphRepaired, "{damage}"))
+                    .collect()
             }
         }
     }

@@ -126,16 +126,15 @@ fn from_written(
     written: WrittenRank,
     questions: &[WhatIfQuestion],
 ) -> Result<ReplayOutcome> {
-    if written.graph.format.is_tree() {
-        return Err(written.without_traces().into());
-    }
+    let damage = written.graph.damage();
+    let (written, lacks) = written.into_replayable()?;
     let (name, file) = (&written.name, &written.graph);
     if !matches!(file.format, FileKind::ChakraEt | FileKind::ChakraJson) || file.is_empty() {
         let problem = format!("{name}: no Chakra nodes to run");
         bail!(Failure::new(problem).advise("see `etlink check`"));
     }
     if rank.set.options.strict
-        && let Some(damage) = file.damage()
+        && let Some(damage) = damage
     {
         return Err(RunError::Refused {
             file: name.clone(),
@@ -146,7 +145,8 @@ fn from_written(
     if convert::is_idle_rank(file) {
         return Ok(ReplayOutcome::Idle);
     }
-    let (graph, notes) = convert::replay_graph(file).with_context(|| name.clone())?;
+    let (graph, mut notes) = convert::replay_graph(file).with_context(|| name.clone())?;
+    notes.extend(lacks);
     let names = RankNames::from_labels(&NodeNames(file), graph.len());
     let number = rank
         .files()

@@ -1,10 +1,10 @@
-//! Writes a whole trace, table by table.
+//! Writes a whole trace, table by table, so that tests can compare it with the file that it was read
+//! from.
 
-use super::{
+use etlink_formats::kineto::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
     KinetoWriter, TrackKey,
 };
-use crate::kineto::event::FIRST_DEPENDENCY;
 use etlink_model::{
     AuxiliaryKind, Collective, Correlation, DeviceHeader, DeviceQueue, DeviceTrace, DurationNs,
     GraphDependency, HostThread, NameId, ProcessGroup, RowIdx, RowKind, TimeNs, TrackLabel,
@@ -12,20 +12,20 @@ use etlink_model::{
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Writes a trace that was read or constructed. Takes time linear in the trace and the memory of
-/// one event.
+/// Number of the first arrow of a dependency inside a graph.
+const FIRST_DEPENDENCY: i64 = 1 << 40;
+
+/// Writes a trace that was read or constructed.
 ///
 /// Reading the text again gives the same trace: the same rows in the same order in each table, with
 /// the same threads, queues, names, groups and communication records. Data that no table keeps
-/// (flows of launches, counters, most arguments of kernels) is not written. Runtime calls get the
-/// category that PyTorch uses for their name. `first_start` and the counts in `events` describe
-/// the new file.
-///
-/// Layouts without a time base ([`KinetoVersion::has_whole_micros`]) contain whole microseconds.
-///
-/// # Errors
-/// Fails if writing to `out` fails.
-pub fn write<W: Write>(trace: &DeviceTrace, out: W, options: KinetoWriteOptions) -> io::Result<W> {
+/// (flows of launches, counters, most arguments of kernels) is not written. Layouts without a time
+/// base ([`KinetoVersion::has_whole_micros`]) contain whole microseconds.
+pub(crate) fn write<W: Write>(
+    trace: &DeviceTrace,
+    out: W,
+    options: KinetoWriteOptions,
+) -> io::Result<W> {
     let header = KinetoHeader {
         base_ns: trace.header.base_ns.0,
         devices: device_properties(trace),

@@ -1,23 +1,23 @@
 //! Programs with one mechanism each, which delayed the recorded run, or will delay the changed one.
 
-use crate::machine::{MachineChange, MachineInstruction, MachineOptions};
 use MachineInstruction::{DeviceSync, EventSync, Graph, Host, Op, Poll, Record, StreamSync};
+use etlink_testing::{MachineChange, MachineInstruction, MachineOptions};
 
 /// A program in which one cause decides, and a change of that cause.
 #[derive(Clone, Debug)]
-pub struct Mechanism {
+pub(crate) struct Mechanism {
     /// Description of the deciding cause.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Instructions; the last are a kernel and a synchronization of the device.
-    pub program: Vec<MachineInstruction>,
+    pub(crate) program: Vec<MachineInstruction>,
     /// Options of the machine that runs the program.
-    pub options: MachineOptions,
+    pub(crate) options: MachineOptions,
     /// Difference in the second run.
-    pub change: MachineChange,
+    pub(crate) change: MachineChange,
 }
 
 /// Returns all mechanisms, each without and with `cuda_sync` rows.
-pub fn mechanisms() -> Vec<Mechanism> {
+pub(crate) fn mechanisms() -> Vec<Mechanism> {
     let groups = [
         host_waits(),
         event_waits(),

@@ -1,18 +1,14 @@
-//! Rebuilds traces from the nodes of an ET+ alone, if `chakra_trace_link` or an older etlink wrote
-//! it.
+//! Rebuilds the two traces of an ET+ from its nodes, so that they can be linked again.
 //!
 //! Ops have times, parents and thread numbers; device rows have times, streams and an owning op.
 //! Runtime calls, waits and events are missing. A row is launched as late in its op as its own
 //! start allows, because an earlier launch would say less about when the row had to wait.
 
-use super::column::in_time;
-use super::traces::{RecordedTraces, RecordingError, number_records};
 use crate::convert::row_kind;
-use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
 use etlink_model::{
-    Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTraceAssembler, DurationNs, HostTrace,
-    NameId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
+    Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace, DeviceTraceAssembler, DurationNs,
+    Failure, HostTrace, NameId, RowKind, RuntimeCall, ThreadIdx, TimeNs,
 };
 use rustc_hash::FxHashMap;
 
@@ -31,10 +27,15 @@ struct TimedOp {
     end: i64,
 }
 
-pub(super) fn rebuilt_traces(
+/// Returns the host trace and the device trace. `lines` are all nodes of the file, read as a host
+/// trace; `graph` are the same nodes with their times.
+///
+/// # Errors
+/// Fails if no node has a time, or if there are too many.
+pub fn rebuilt_traces(
     mut lines: HostTrace,
     graph: &ChakraGraph,
-) -> Result<RecordedTraces, RecordingError> {
+) -> Result<(HostTrace, DeviceTrace), Failure> {
     let mut assembler = DeviceTraceAssembler::default();
     let pid = lines.header.pid.unwrap_or(0);
     let mut ops: FxHashMap<u64, TimedOp> = FxHashMap::default();
@@ -100,22 +101,14 @@ pub(super) fn rebuilt_traces(
         push_row(&mut assembler, graph, place, (start, duration, correlation));
     }
     if assembler.trace.ops.is_empty() && assembler.trace.rows.is_empty() {
-        return Err(RecordingError::NoTimes);
+        let problem =
+            "none of its nodes has a time: the host trace was not linked to a device trace";
+        return Err(Failure::new(problem));
     }
-    let nodes = assembler.trace.ops.len() + assembler.trace.rows.len();
-    let too_long = || RecordingError::Damaged {
-        what: "too many nodes".to_owned(),
-    };
-    let device = assembler.finish().ok_or_else(too_long)?;
+    let device = assembler.finish();
+    let device = device.ok_or_else(|| Failure::new("it has too many nodes"))?;
     drop_rows(&mut lines, graph);
-    let mut losses = Losses::default();
-    losses.add(LossKind::Recording, nodes as u64);
-    Ok(RecordedTraces {
-        host: Some(lines),
-        device,
-        is_interleaved: false,
-        losses,
-    })
+    Ok((lines, device))
 }
 
 fn is_row(graph: &ChakraGraph, place: usize) -> bool {
@@ -123,9 +116,10 @@ fn is_row(graph: &ChakraGraph, place: usize) -> bool {
 }
 
 fn times(graph: &ChakraGraph, place: usize) -> Option<(i64, i64)> {
-    let start = graph.start_ns[place].and_then(in_time)?;
-    let duration = in_time(graph.inclusive_ns[place]).filter(|duration| *duration >= 0)?;
-    Some((start, duration))
+    let start = graph.start_ns[place]?;
+    let duration = graph.inclusive_ns[place];
+    let in_range = TimeNs(start).is_in_range() && TimeNs(duration).is_in_range();
+    (in_range && duration >= 0).then_some((start, duration))
 }
 
 fn push_row(
@@ -175,5 +169,16 @@ fn drop_rows(lines: &mut HostTrace, graph: &ChakraGraph) {
         .map(|(row, _)| row)
         .collect();
     lines.nodes.reorder(&kept);
-    number_records(&mut lines.nodes, &mut lines.collectives);
+    // Only records that the kept nodes refer to, in the order of the nodes.
+    let mut order = vec![];
+    for record in &mut lines.nodes.collective {
+        if *record != u32::MAX {
+            order.push(*record);
+            *record = u32::try_from(order.len() - 1).unwrap_or(u32::MAX);
+        }
+    }
+    lines.collectives.reorder(&order);
 }
+
+#[cfg(test)]
+mod tests;
