@@ -98,8 +98,8 @@ fn stragglers_are_told_per_step_and_in_all() {
     );
     let csv = tool.run("ranks {pairs}/fsdp2-2.15.0 --csv").exits(0).stdout;
     let columns = concat!(
-        "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,caused_ns,",
-        "began_late_ns,handed_on_ns,waited_for,step,transfer_ns"
+        "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,skew_error_ns,alone_ns,waited_ns,",
+        "caused_ns,began_late_ns,handed_on_ns,waited_for,step,transfer_ns"
     );
     assert!(csv.starts_with(columns), "{csv}");
     assert_eq!(

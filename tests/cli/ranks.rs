@@ -390,6 +390,58 @@ fn overlapping(rank: i64) -> Vec<u8> {
     draw.kineto()
 }
 
+/// Generates a step of one of three ranks, of which rank 1 sorts longer in the second of two.
+fn sorting(rank: i64) -> Vec<u8> {
+    let mut draw = TraceBuilder::new(KinetoFlavour::Cuda);
+    draw.distributed(rank, 3).origin(1_700_000_000_000 * MS);
+    let main = draw.thread();
+    for step in 0..2 {
+        let begin = (1 + 10 * step) * MS;
+        let sorted = begin + if (rank, step) == (1, 1) { 4 * MS } else { MS };
+        draw.op(main, "aten::sort", begin + 10_000, sorted);
+        draw.op(main, "aten::mm", sorted + 10_000, sorted + MS);
+        let at = sorted + MS + 10_000;
+        draw.annotation(main, &format!("ProfilerStep#{step}"), begin, at + 30_000);
+        let comms = ParamComms::new("allreduce", 0..3, rank, step);
+        draw.collective(main, &comms, at, at + 20_000);
+        let correlation = draw.next_correlation();
+        draw.call(
+            main,
+            "cudaLaunchKernelExC",
+            (at + 5_000, at + 9_000),
+            correlation,
+        );
+        draw.collective_kernel(
+            DeviceQueue::stream(20),
+            "ncclDevKernel_AllReduce_Sum_f32",
+            (at + 15_000, begin + 6 * MS),
+            correlation,
+            &comms,
+        );
+    }
+    draw.kineto()
+}
+
+#[test]
+fn the_op_that_makes_a_rank_late_is_named() {
+    let tool = Tool::new();
+    for rank in 0..3 {
+        tool.file(&format!("run/kineto_trace_{rank}.json"), sorting(rank));
+    }
+    let run = &tool.run("ranks run --json").exits(0).runs()[0];
+    let named = json!([{
+        "step": "ProfilerStep#1", "rank": 1, "name": "aten::sort", "on_device": false,
+        "own_ns": 4 * MS - 10_000, "usual_ns": MS - 10_000
+    }]);
+    assert_eq!(run["longer_work"], named, "{run}");
+    tool.run("ranks run").exits(0).says("host  `aten::sort`");
+    let found = tool.run("findings run --json").exits(0).runs();
+    let findings = found[0]["findings"].as_array().expect("a list").iter();
+    let mut late = findings.filter(|one| one["kind"] == "late_rank");
+    let late = late.next().unwrap_or_else(|| panic!("{found}"));
+    assert_eq!(late["figures"]["within"], "aten::sort", "{late}");
+}
+
 #[test]
 fn collectives_that_begin_in_opposite_order_do_not_wait_for_each_other() {
     let tool = Tool::new();

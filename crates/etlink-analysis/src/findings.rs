@@ -31,6 +31,7 @@ mod program_kind;
 mod python_lines;
 mod question;
 mod rank_causes;
+mod rank_work;
 mod ranking;
 mod ranks;
 mod sentence;
@@ -51,4 +52,5 @@ pub use question::{
     RankAnswer, WhatIfQuestion, WorkPlace, answer_for_graph, straggler_edits,
 };
 pub use rank_causes::rank_causes;
+pub use rank_work::{LongerWork, StepWork};
 pub use ranking::run_findings;

@@ -281,7 +281,7 @@ fn first_call_text(finding: &RunFinding) -> String {
 }
 
 /// Names work in which ranks or steps differ most.
-fn work_text(name: &str) -> String {
+pub(super) fn work_text(name: &str) -> String {
     match name {
         BETWEEN_OPS => "host work between ops".to_owned(),
         name => format!("`{}`", short_name(name)),

@@ -1,15 +1,13 @@
 //! Looks for all kinds of causes in the trace of one rank.
 
-use crate::findings::candidate::{ProgramKind, RankCauses, RankWork};
+use crate::findings::candidate::{ProgramKind, RankCauses};
 use crate::findings::detect::communication::host_communication_ns;
-use crate::findings::detect::names;
 use crate::findings::kinds::KINDS;
+use crate::findings::rank_work::work_by_name;
 use crate::findings::unknown_time::UnknownTime;
 use crate::findings::view::RankView;
-use crate::{ClassifiedRows, KernelRules, RankAnalysis, RowClass};
-use etlink_link::{LinkedTrace, NodeKind};
-use etlink_model::OpIdx;
-use rustc_hash::FxHashMap;
+use crate::{ClassifiedRows, KernelRules, RankAnalysis};
+use etlink_link::LinkedTrace;
 use std::collections::BTreeMap;
 
 /// Maximum number of candidates replayed per kind, the longest first.
@@ -65,44 +63,4 @@ fn causes_alone(view: &RankView<'_>) -> RankCauses {
         candidates,
         work: BTreeMap::new(),
     }
-}
-
-/// For each op: returns true if it is part of a host collective. O(ops).
-fn ops_in_collectives(view: &RankView<'_>) -> Vec<bool> {
-    let mut inside: Vec<bool> = Vec::with_capacity(view.trace.op_parent.len());
-    for (op, parent) in (0..).map(OpIdx).zip(&view.trace.op_parent) {
-        // Ops are in order of their starts, so parents come before their children.
-        let by_parent = inside.get(parent.index()).copied().unwrap_or(false);
-        inside.push(by_parent || names::is_communication_op(view.op_name(op)));
-    }
-    inside
-}
-
-/// Returns the work by which ranks are compared: everything except communication, which waits for
-/// other ranks.
-fn work_by_name(view: &RankView<'_>) -> BTreeMap<(bool, String), RankWork> {
-    let trace = view.trace;
-    let mut work: FxHashMap<(bool, &str), RankWork> = FxHashMap::default();
-    let collectives = ops_in_collectives(view);
-    for index in trace.nodes.indices() {
-        let node = trace.nodes.get(index);
-        let communicates = node.kind == NodeKind::Collective
-            || trace
-                .row_of(&node)
-                .is_some_and(|row| view.rows.class[row.index()] == RowClass::Communication);
-        // Part of the host's time in a collective is waiting for other ranks.
-        let op = trace.op_of(&node);
-        let communicates = communicates || op.is_some_and(|op| collectives[op.index()]);
-        let is_none = node.kind.is_delay() || view.is_idle(index);
-        if is_none || communicates || node.duration.0 == 0 {
-            continue;
-        }
-        let name = view.plain_name(trace.name(&node));
-        let entry = work.entry((node.on_device, name)).or_default();
-        entry.add_node(index, node.start.0, node.duration.0);
-    }
-    // Allocate a string per name, not per node.
-    let work = work.into_iter();
-    work.map(|((on_device, name), work)| ((on_device, name.to_owned()), work))
-        .collect()
 }

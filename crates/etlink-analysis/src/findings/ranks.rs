@@ -44,11 +44,26 @@ fn work_of<'p>(part: &'p RankPart, name: &(bool, String)) -> Option<&'p RankWork
     part.causes.work.get(name)
 }
 
-/// Work that takes longer on one rank than usual on the others.
-struct LongerWork<'p> {
-    name: &'p (bool, String),
-    own_ns: i64,
-    usual_ns: i64,
+/// Time of work on a rank on which it takes longer than usual on the others.
+#[derive(Clone, Copy)]
+pub(super) struct LongerTime {
+    pub(super) own_ns: i64,
+    pub(super) usual_ns: i64,
+}
+
+impl LongerTime {
+    /// Compares the time on a rank with the ascending times on all ranks; `None` if it is not
+    /// longer by at least `least_ns`.
+    pub(super) fn of(sorted: &[i64], own_ns: i64, least_ns: i64) -> Option<LongerTime> {
+        let usual_ns = median_without(sorted, own_ns);
+        let time = LongerTime { own_ns, usual_ns };
+        let is_longer = own_ns as f64 >= LONGER * usual_ns as f64;
+        (is_longer && time.excess_ns() >= least_ns).then_some(time)
+    }
+
+    pub(super) fn excess_ns(self) -> i64 {
+        self.own_ns.saturating_sub(self.usual_ns)
+    }
 }
 
 /// A rank whose work takes longer than on the others.
@@ -56,7 +71,7 @@ struct LateRank<'p> {
     /// Index of the rank.
     place: usize,
     excess_ns: i64,
-    work: Vec<LongerWork<'p>>,
+    work: Vec<(&'p (bool, String), LongerTime)>,
 }
 
 /// Returns the ranks with the most excess work, the worst first. O(names · ranks).
@@ -81,15 +96,9 @@ fn late_ranks<'p>(
         let mut sorted = times.clone();
         sorted.sort_unstable();
         for (rank, own_ns) in late.iter_mut().zip(times) {
-            let usual_ns = median_without(&sorted, own_ns);
-            let excess_ns = own_ns.saturating_sub(usual_ns);
-            if excess_ns >= least_ns && own_ns as f64 >= LONGER * usual_ns as f64 {
-                rank.excess_ns = excess_ns.saturating_add(rank.excess_ns);
-                rank.work.push(LongerWork {
-                    name,
-                    own_ns,
-                    usual_ns,
-                });
+            if let Some(time) = LongerTime::of(&sorted, own_ns, least_ns) {
+                rank.excess_ns = time.excess_ns().saturating_add(rank.excess_ns);
+                rank.work.push((name, time));
             }
         }
     }
@@ -113,25 +122,25 @@ impl LateRank<'_> {
         let part = &parts[self.place];
         let rank = part.causes.rank?;
         let mut own_edits = GraphEdits::default();
-        for work in &self.work {
-            let factor = work.usual_ns as f64 / work.own_ns.max(1) as f64;
-            let nodes = work_of(part, work.name).map_or(&[][..], |work| &work.nodes);
+        for (name, time) in &self.work {
+            let factor = time.usual_ns as f64 / time.own_ns.max(1) as f64;
+            let nodes = work_of(part, name).map_or(&[][..], |work| &work.nodes);
             let scaled = nodes.iter().map(|node| (*node, factor));
             own_edits.scaled.extend(scaled);
         }
         let mut edits = GraphEdits::default();
         edits.extend_shifted(&own_edits, part.first);
-        let excess = |work: &&LongerWork<'_>| work.own_ns.saturating_sub(work.usual_ns);
-        let worst = self.work.iter().max_by_key(excess)?;
+        let worst = self.work.iter().max_by_key(|(_, time)| time.excess_ns());
+        let (name, time) = worst?;
         let mut evidence = CauseEvidence {
             count: self.work.len() as u64,
             time_ns: self.excess_ns,
-            typical_ns: worst.own_ns,
-            compared: Some(worst.usual_ns as f64),
-            within: Some(short_name(&worst.name.1)),
+            typical_ns: time.own_ns,
+            compared: Some(time.usual_ns as f64),
+            within: Some(short_name(&name.1)),
             ..CauseEvidence::default()
         };
-        if let Some(work) = work_of(part, worst.name) {
+        if let Some(work) = work_of(part, name) {
             let (start_ns, end_ns) = work.longest_span();
             evidence.set_span(start_ns, end_ns);
             evidence.set_rank(part.causes.rank, part.causes.first_ns);

@@ -18,7 +18,7 @@ use crate::{
 };
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::ranks::GroupResolver;
-use etlink_link::{LinkedTrace, NoLaunch, NodeKind, ThreadWork, has_stacks};
+use etlink_link::{LinkedTrace, NoLaunch, Node, NodeKind, ThreadWork, has_stacks};
 use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
@@ -107,6 +107,22 @@ pub(crate) struct RankView<'t> {
     pub(crate) groups: OnceCell<GroupResolver<'t>>,
 }
 
+/// Returns true if a thread is idle in a slice: no op runs, and nobody waits for the slice.
+pub(crate) fn is_idle(trace: &LinkedTrace, work: &ThreadWork, slice: &Node) -> bool {
+    let outside = slice.kind == NodeKind::HostGap && trace.op_of(slice).is_none();
+    let thread = if outside { slice.thread() } else { None };
+    thread.is_some_and(|thread| !work.is_awaited(thread, slice.start))
+}
+
+/// Returns a name that is the same for such work in all steps.
+pub(crate) fn plain_name<'n>(step_names: &StepNames<'_>, name: &'n str) -> &'n str {
+    if step_names.contains(name) {
+        BETWEEN_OPS
+    } else {
+        name
+    }
+}
+
 impl<'t> RankView<'t> {
     pub(crate) fn new(
         trace: &'t LinkedTrace,
@@ -185,13 +201,9 @@ impl<'t> RankView<'t> {
         self.ends_without(&passive)
     }
 
-    /// Returns true if a thread is idle in a slice: no op runs, and nobody waits for the slice.
+    /// Like [`is_idle`], for one of the trace's nodes.
     pub(crate) fn is_idle(&self, node: NodeIdx) -> bool {
-        let slice = self.trace.nodes.get(node);
-        let outside = slice.kind == NodeKind::HostGap && self.trace.op_of(&slice).is_none();
-        let work = &self.thread_work;
-        let thread = if outside { slice.thread() } else { None };
-        thread.is_some_and(|thread| !work.is_awaited(thread, slice.start))
+        is_idle(self.trace, &self.thread_work, &self.trace.nodes.get(node))
     }
 
     /// Returns the threads that have the ranges of steps.
@@ -353,15 +365,6 @@ impl<'t> RankView<'t> {
     /// Returns the number of a profiler step; `None` for other names.
     pub(crate) fn profiler_step_number(&self, name: &str) -> Option<u64> {
         name.strip_prefix(PROFILER_STEP)?.parse().ok()
-    }
-
-    /// Returns a name that is the same for such work in all steps.
-    pub(crate) fn plain_name<'n>(&self, name: &'n str) -> &'n str {
-        if self.is_step_name(name) {
-            BETWEEN_OPS
-        } else {
-            name
-        }
     }
 
     /// Returns an op and its parents, from the inside, up to [`MOST_PARENTS`].

@@ -11,6 +11,24 @@ pub(super) fn aligned(clocks: &[RankClock], rank: RankIdx, own: UnixNs) -> Commo
     clock.map_or(CommonNs(own.0), |clock| clock.aligned(own))
 }
 
+/// Returns the error of the difference of two ranks' times, ns, from that of each clock; 0 for
+/// times of one clock.
+pub(super) fn clock_error(
+    ranks: &[RankSummary],
+    clocks: &[RankClock],
+    pair: [RankIdx; 2],
+    error: impl Fn(&RankClock) -> i64,
+) -> i64 {
+    let [Some(first), Some(second)] = pair.map(|rank| clocks.get(rank.index())) else {
+        return 0;
+    };
+    let [one, other] = pair.map(|rank| ranks[rank.index()].machine.as_ref());
+    if one.is_some() && one == other && first.offset_ns == second.offset_ns {
+        return 0;
+    }
+    error(first).saturating_add(error(second))
+}
+
 /// Arrival of one rank at a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectiveArrival {

@@ -29,7 +29,7 @@
 //! among the ranks on the way by their longest times: among those above a level, by the excess over
 //! that level.
 
-use super::arrivals::{CollectiveArrival, aligned, arrivals_of, last_of};
+use super::arrivals::{CollectiveArrival, aligned, arrivals_of, clock_error, last_of};
 use super::{CollectiveMatch, CommChannel, RankClock, RankSummary, RunJoin};
 use etlink_model::{CommonNs, GlobalRank, RankIdx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -438,18 +438,9 @@ impl<'r> RunHistory<'r> {
 
     /// Likely error of the difference of two ranks' times, ns; 0 for times of one clock.
     fn uncertainty(&self, one: RankIdx, other: RankIdx) -> i64 {
-        let [first, second] = [one, other].map(|rank| self.clocks.get(rank.index()));
-        let (Some(first), Some(second)) = (first, second) else {
-            return 0;
-        };
-        let machine = |rank: RankIdx| self.ranks[rank.index()].machine.as_ref();
-        let is_one_clock = machine(one).is_some()
-            && machine(one) == machine(other)
-            && first.offset_ns == second.offset_ns;
-        if is_one_clock {
-            return 0;
-        }
-        first.likely_error_ns.saturating_add(second.likely_error_ns)
+        clock_error(self.ranks, self.clocks, [one, other], |clock| {
+            clock.likely_error_ns
+        })
     }
 
     /// Start of a rank's first step or, without steps, of its recording.

@@ -5,7 +5,7 @@
 //! all-reduce; (n-1)/n for all-gather, reduce-scatter, all-to-all, gather and scatter; 1 for
 //! others.
 
-use super::arrivals::aligned;
+use super::arrivals::{aligned, clock_error};
 use super::delays::{DelayedCollective, RunDelays};
 use super::join::{rank_list, side};
 use super::{CommChannel, RankClock, RankSummary, RunJoin};
@@ -44,6 +44,9 @@ pub struct CollectiveSkew {
     pub step: Option<String>,
     /// Time from the first arrival to the last, ns.
     pub skew_ns: i64,
+    /// Maximum error of that time by the clocks of the two ranks, ns; 0 if they share a clock, or if
+    /// nothing bounds it.
+    pub skew_error_ns: i64,
     /// Time from the second to last arrival to the last, ns, limited by the longest wait: the wait
     /// that only the last rank caused.
     pub alone_ns: i64,
@@ -72,6 +75,11 @@ pub struct CollectiveSkew {
 }
 
 impl CollectiveSkew {
+    /// Returns true if the clocks do not show which rank arrived last.
+    pub fn is_within_error(&self) -> bool {
+        self.skew_error_ns > 0 && self.skew_ns <= self.skew_error_ns
+    }
+
     /// Returns true if ranks arrived apart mostly because their recordings began apart.
     pub fn started_apart(&self) -> bool {
         is_start_skew(self.start_skew_ns, self.waited_ns)
@@ -142,7 +150,9 @@ fn skew(
     collective: &DelayedCollective<'_>,
 ) -> Option<CollectiveSkew> {
     let (matched, last) = (collective.matched, collective.last);
-    let first = collective.arrivals.first()?.at_ns;
+    let first = collective.arrivals.first()?;
+    let pair = [first.rank, last.rank];
+    let bound = |clock: &RankClock| clock.uncertainty_ns.unwrap_or(0);
     let (mut end, mut bytes) = (None, None);
     // an absent rank may have arrived even later
     let mut is_known = matched.absent == 0;
@@ -196,10 +206,11 @@ fn skew(
         number: matched.number,
         dtype: dtype.map(str::to_owned),
         bytes,
-        start_ns: first,
+        start_ns: first.at_ns,
         last: late.rank,
         step: collective.step.map(str::to_owned),
-        skew_ns: last.at_ns.since(first),
+        skew_ns: last.at_ns.since(first.at_ns),
+        skew_error_ns: clock_error(ranks, clocks, pair, bound),
         alone_ns: collective.alone_ns,
         waited_ns: collective.waited_ns,
         caused_ns: collective.own.caused_ns,

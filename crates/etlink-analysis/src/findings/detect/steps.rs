@@ -2,7 +2,7 @@
 
 use crate::findings::candidate::{CauseCandidate, CauseEvidence};
 use crate::findings::kind::CauseKind;
-use crate::findings::view::RankView;
+use crate::findings::view::{RankView, plain_name};
 use crate::median_ns;
 use crate::{RowClass, counted_steps};
 use etlink_link::NodeKind;
@@ -166,7 +166,7 @@ fn work_by_step<'t>(view: &RankView<'t>) -> BTreeMap<(bool, &'t str), StepWork> 
         else {
             continue;
         };
-        let name = view.plain_name(trace.name(&node));
+        let name = plain_name(&view.step_names, trace.name(&node));
         let work = all.entry((node.on_device, name)).or_default();
         work.add(step, node.duration.0);
         if step == 0 {

@@ -13,11 +13,12 @@ pub struct RanksDocument(RanksReport);
 
 impl RanksDocument {
     /// Names of the tables: the same as of the lists in `--json`.
-    pub const TABLES: [&str; 9] = [
+    pub const TABLES: [&str; 10] = [
         "clocks",
         "ranks",
         "utilization",
         "steps",
+        "longer_work",
         "problems",
         "not_compared",
         "collectives",
@@ -55,6 +56,7 @@ impl RanksDocument {
             "ranks" => records_table(Some(&Default::default()), &report.ranks),
             "utilization" => records_table(Some(&Default::default()), &report.utilization),
             "steps" => records_table(Some(&Default::default()), &report.steps),
+            "longer_work" => records_table(Some(&Default::default()), &report.longer_work),
             "problems" => records_table(Some(&problem), &report.problems),
             "not_compared" => records_table(Some(&Default::default()), &report.not_compared),
             "collectives" => records_table(Some(&Default::default()), &report.collectives),

@@ -16,18 +16,19 @@ use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
+use etlink_analysis::findings::{LongerWork, StepWork};
 use etlink_analysis::{DeviceUse, KernelRules, device_use, link_gb_per_s};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
     CollectiveMatch, CollectiveSkew, JoinProblem, JoinProblemKind, Mismatch, PairBytes, RankClock,
     RunJoin, StepStragglers, StragglerStats, TransferTotals, order_conflicts, pair_bytes,
-    rank_list, transfer_totals,
+    rank_list, transfer_totals, worst_rank,
 };
-use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Setting};
-use etlink_run::RunError;
+use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Setting, StepIdx};
 use etlink_run::membership::{self, Excluded, Exclusion};
 use etlink_run::rank_results::RankJob;
 use etlink_run::run::{RankEntry, RankResult, RunOptions, RunResults, RunSet, RunSource};
+use etlink_run::{JoinedRun, RunError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use waits::RankUtilization;
@@ -57,6 +58,8 @@ pub(super) struct RanksReport {
     utilization: Vec<RankUtilization>,
     /// Sums per step.
     steps: Vec<StepStragglers>,
+    /// Work that makes the rank late that others waited for most in a step.
+    longer_work: Vec<StragglerWork>,
     /// Missing or inconsistent data.
     problems: Vec<JoinProblem>,
     /// Collectives and messages that cannot be compared, by ranks.
@@ -87,6 +90,21 @@ struct RankDetails {
     devices: DeviceUse,
     /// Rate of the devices' links by data sheet, GB/s.
     link_gb_per_s: Option<f64>,
+    /// Work of the rank by step.
+    work: StepWork,
+}
+
+/// Work that takes longer on the rank that others waited for most in a step than usual on the
+/// others.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct StragglerWork {
+    /// Name of the step; `None` outside steps.
+    step: Option<String>,
+    /// Rank that the others waited for most.
+    rank: GlobalRank,
+    #[serde(flatten)]
+    work: LongerWork,
 }
 
 /// Collectives and messages of one kind between the same ranks with missing sides.
@@ -259,6 +277,7 @@ fn summarize_rank(
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
             link_gb_per_s: link_gb_per_s(&linked.trace),
+            work: StepWork::of_trace(&linked.trace, rules),
         },
         summary: linked.summary,
     }))
@@ -288,7 +307,11 @@ fn compare_ranks(
     notes.extend(joined.match_notes());
     let link_gb_per_s = common_rate(details.iter().map(|details| details.link_gb_per_s));
     let collectives = joined.collective_skews();
+    let steps = joined.step_stragglers();
+    let works = details.iter().map(|details| &details.work);
+    let works: Vec<&StepWork> = works.collect();
     RanksReport {
+        longer_work: longer_work(&joined, &works, &steps),
         bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
         pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
         link_gb_per_s,
@@ -302,12 +325,49 @@ fn compare_ranks(
         absent: results.members.absent,
         utilization,
         ranks: joined.straggler_stats(),
-        steps: joined.step_stragglers(),
+        steps,
         collectives,
         clocks: joined.clocks,
         problems: joined.matches.problems,
         not_compared,
     }
+}
+
+/// Returns the work that makes the worst straggler of each step late. `works`: of each rank.
+fn longer_work(
+    joined: &JoinedRun,
+    works: &[&StepWork],
+    steps: &[StepStragglers],
+) -> Vec<StragglerWork> {
+    let found = steps.iter().filter_map(|step| {
+        let late = worst_rank(&step.stragglers, StragglerStats::waits_for_work_ns)?;
+        let mut all = vec![];
+        let mut place = None;
+        for (summary, work) in joined.summaries.iter().zip(works) {
+            let index = match &step.step {
+                None => StepIdx::NONE,
+                Some(name) => {
+                    let mut names = summary.steps.all.iter().map(|own| &own.name);
+                    let Some(index) = names.position(|own| own == name) else {
+                        continue;
+                    };
+                    StepIdx::new(index)
+                }
+            };
+            if summary.rank == late.rank {
+                place = Some(all.len());
+            }
+            all.push((*work, index));
+        }
+        // each of the others waits, and less than a tenth of that explains little
+        let least_ns = late.caused_ns / (10 * all.len().max(1)) as i64;
+        Some(StragglerWork {
+            step: step.step.clone(),
+            rank: late.rank,
+            work: StepWork::longest_excess(&all, place?, least_ns)?,
+        })
+    });
+    found.collect()
 }
 
 /// Returns the rate that all ranks have.

@@ -1,6 +1,6 @@
 //! The comparison as text and as CSV.
 
-use super::{NotCompared, RanksReport};
+use super::{NotCompared, RanksReport, StragglerWork};
 use crate::args::RanksTable;
 use crate::cut_traces::cut_line;
 use crate::notes;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// Formats a CSV line per collective and message.
 pub(super) fn skews_csv(all: &[RanksReport]) -> Result<String> {
-    let head = "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,alone_ns,waited_ns,\
+    let head = "run,kind,ranks,group,number,bytes,start_ns,last,skew_ns,skew_error_ns,alone_ns,waited_ns,\
                 caused_ns,began_late_ns,handed_on_ns,waited_for,step,transfer_ns,\
                 algorithm_bandwidth,bus_bandwidth";
     records_csv(head, all, |one| &one.collectives)
@@ -65,6 +65,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
     out += &who_held_up(one);
     out += &cut_text(one);
     out += &by_step(one);
+    out += &longer_work(one);
     out += &by_rank(one);
     out += &clocks_table(one);
     out += &by_kind(one);
@@ -232,6 +233,32 @@ fn by_step(one: &RanksReport) -> String {
         "stragglers per step ({definition}step time: from the last rank's begin to the last rank's end; most \
         for: the rank whose work the others waited for most)\n{table}"
     )
+}
+
+/// Formats the work that makes the worst straggler of each step late.
+fn longer_work(one: &RanksReport) -> String {
+    if one.longer_work.is_empty() {
+        return String::new();
+    }
+    let columns: &[Column<&StragglerWork>] = &[
+        ("step", |late| {
+            late.step.clone().unwrap_or_else(|| "(no step)".into())
+        }),
+        ("rank", |late| late.rank.to_string()),
+        ("there", |late| time(late.work.own_ns)),
+        ("usual", |late| time(late.work.usual_ns)),
+        ("on", |late| {
+            if late.work.on_device {
+                "device"
+            } else {
+                "host"
+            }
+            .into()
+        }),
+        ("work", |late| late.work.text()),
+    ];
+    let table = Grid::from_records(1, Limit::NONE, columns, one.longer_work.iter()).last_texts(2);
+    format!("longest excess of its work in a step (usual: median of the other ranks)\n{table}")
 }
 
 fn straggler_cells(
@@ -505,22 +532,38 @@ fn largest_skews(one: &RanksReport, top: usize) -> String {
         ("between", |skew| skew.ranks.clone()),
         ("number", |skew| skew.number.to_string()),
         ("bytes", |skew| known(skew.bytes, |bytes| bytes.to_string())),
-        ("skew", |skew| time(skew.skew_ns)),
-        ("last", |skew| format!("rank {}", skew.last)),
+        ("skew", |skew| {
+            if skew.is_within_error() {
+                "in bound".to_owned()
+            } else {
+                time(skew.skew_ns)
+            }
+        }),
+        ("last", |skew| {
+            known((!skew.is_within_error()).then_some(skew.last), |last| {
+                format!("rank {last}")
+            })
+        }),
         ("late by", |skew| late_by(skew)),
         ("transfer", |skew| known(skew.transfer_ns, time)),
     ];
     let table = Grid::from_records(2, Limit::rows(top), columns, order.into_iter())
         .expendable(["number", "bytes"])
         .decisive(["skew"]);
-    format!("largest skew (late by: main cause of the last rank's delay)\n{table}")
+    let mut skews = one.collectives.iter();
+    let bound = if skews.any(CollectiveSkew::is_within_error) {
+        "; in bound: no longer than the error that the clocks may have"
+    } else {
+        ""
+    };
+    format!("largest skew (late by: main cause of the last rank's delay{bound})\n{table}")
 }
 
 /// Names the main cause of the others' waiting.
 fn late_by(skew: &CollectiveSkew) -> String {
     let most = skew.caused_ns.max(skew.began_late_ns);
     match skew.waited_for {
-        _ if skew.waited_ns == 0 => "-".to_owned(),
+        _ if skew.waited_ns == 0 || skew.is_within_error() => "-".to_owned(),
         Some(rank) if skew.handed_on_ns > most => format!("rank {rank}"),
         _ if skew.began_late_ns > skew.caused_ns => "late start".to_owned(),
         _ => "own work".to_owned(),
