@@ -4,7 +4,6 @@ use crate::commands::failed_line;
 use crate::notes;
 use crate::serial_host::serial_host_note;
 use crate::table::{FactRows, count, cut, enum_name, mb};
-use crate::unjoined::unjoined_text;
 use etlink_chakra::astra::{
     NetworkBackend, file, network_note, roofline_times, rounded_speeds, uncovered,
 };
@@ -260,9 +259,8 @@ fn left_out_text(joined: &MergedRun, label: &str, ranks: &[&MergedRank]) -> Stri
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
 /// `ranks` has the results of the ranks in this shard.
 fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
-    let unjoined = unjoined_text(&joined.problems);
     if joined.groups.is_empty()
-        && unjoined.is_empty()
+        && joined.problems.is_empty()
         && joined.messages + joined.unmatched == 0
         && joined.ranks.len() < 2
         && joined.timeline.is_none()
@@ -288,8 +286,7 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         (*messages, "message"),
     ]
     .map(|(number, what)| count(number, what));
-    let said =
-        format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}{unjoined}");
+    let said = format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}");
     rows.add(
         &format!("joined {}", joined.run),
         count(joined.ranks.len() as u64, "rank"),
