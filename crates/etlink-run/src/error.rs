@@ -304,9 +304,6 @@ fn own_remedy(error: &(dyn Error + 'static)) -> Option<String> {
         error
             .downcast_ref()
             .map(etlink_formats::sqlite::Error::remedy),
-        error
-            .downcast_ref()
-            .map(etlink_chakra::read::ChakraReadError::remedy),
     ];
     known.into_iter().flatten().flatten().next()
 }

@@ -28,4 +28,4 @@ pub use groups::{GroupList, GroupRanks};
 pub(crate) use placement::row_kind;
 pub use placement::{NodeNumbers, runs_on_device};
 pub use rank_summary::{is_idle_rank, summarize_rank};
-pub use replay_graph::{ConvertError, NodeNames, replay_graph, stock_graph, tree_graph};
+pub use replay_graph::{NodeNames, replay_graph, stock_graph, tree_graph};

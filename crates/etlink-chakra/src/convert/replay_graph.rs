@@ -4,8 +4,8 @@ use super::placement::{NodeNumbers, runs_on_device};
 use crate::proto::NodeType;
 use crate::read::{ChakraGraph, NodePlacement};
 use etlink_model::{
-    Correlation, Diagnostic, DurationNs, NodeIdx, ResourceIdx, TimeNs, TrackLabel, counted_text,
-    diagnostic,
+    Correlation, Diagnostic, DurationNs, Failure, NodeIdx, ResourceIdx, TimeNs, TrackLabel,
+    counted_text, diagnostic,
 };
 use etlink_replay::{
     EdgeKind, GraphBuilder, LabelSource, ReplayDep, ReplayGraph, ReplayKind, ReplayNode, Resource,
@@ -16,25 +16,6 @@ use rustc_hash::FxHashSet;
 
 /// Maximum number of a cycle's nodes named in a message.
 const NAMED_NODES: usize = 4;
-
-/// Reasons for which a file cannot be run or drawn.
-#[derive(Debug, thiserror::Error)]
-pub enum ConvertError {
-    /// Nodes wait for each other.
-    #[error("{error}: {nodes}; `etlink check --json` lists up to 1,000")]
-    Cycle {
-        /// The cycle, with the numbers of its nodes.
-        error: etlink_replay::Error,
-        /// First nodes of the cycle, described for people.
-        nodes: String,
-    },
-    /// The graph is too large.
-    #[error(transparent)]
-    Replay(etlink_replay::Error),
-    /// The file has nothing to draw on a time axis.
-    #[error("no node has a start time, so there is nothing to show")]
-    NoTimes,
-}
 
 /// Names and ids of a file's nodes, for reports about its graph.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +38,8 @@ impl LabelSource for NodeNames<'_> {
 /// Returns the graph, and notes on damage and gaps of the file. O(n log n).
 ///
 /// # Errors
-/// Fails with [`ConvertError::Cycle`], and on graphs of more than 2^32 nodes or edges.
-pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<Diagnostic>), ConvertError> {
+/// Fails on cycles, and on graphs of more than 2^32 nodes or edges.
+pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<Diagnostic>), Failure> {
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
@@ -91,7 +72,9 @@ pub fn replay_graph(file: &ChakraGraph) -> Result<(ReplayGraph, Vec<Diagnostic>)
             builder.state_latency(DurationNs(latency));
         }
     }
-    let graph = builder.finish().map_err(|error| named_error(error, file))?;
+    let graph = builder
+        .finish()
+        .map_err(|error| named_error(&error, file))?;
     let told = diagnostics(file, &graph, numbers.duplicates, dangling);
     Ok((graph, told))
 }
@@ -121,7 +104,7 @@ fn dep_latency(file: &ChakraGraph, index: usize, place: usize) -> Option<Duratio
 ///
 /// # Errors
 /// Fails like [`replay_graph`].
-pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
+pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, Failure> {
     let numbers = NodeNumbers::new(file);
     let placement = Placement::new(file);
     let mut builder = GraphBuilder::new(placement.resources.clone());
@@ -134,18 +117,19 @@ pub fn stock_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
         (node.start, node.duration) = (None, DurationNs(file.stock_duration_ns[index]));
         builder.push(node, deps);
     }
-    builder.finish().map_err(|error| named_error(error, file))
+    builder.finish().map_err(|error| named_error(&error, file))
 }
 
 /// Returns the nodes of a tree (ET+), which states no dependencies. Nodes without times are not
 /// drawn.
 ///
 /// # Errors
-/// Fails with [`ConvertError::NoTimes`].
-pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
+/// Fails if no node has a start time.
+pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, Failure> {
     let placement = Placement::new(file);
     let first = file.start_ns.iter().flatten().min().copied();
-    let first = first.ok_or(ConvertError::NoTimes)?;
+    let first = first
+        .ok_or_else(|| Failure::new("no node has a start time, so there is nothing to show"))?;
     let mut builder = GraphBuilder::new(placement.resources.clone());
     for index in 0..file.len() {
         let mut node = placement.node(file, index);
@@ -156,7 +140,9 @@ pub fn tree_graph(file: &ChakraGraph) -> Result<ReplayGraph, ConvertError> {
         }
         builder.push(node, []);
     }
-    builder.finish().map_err(ConvertError::Replay)
+    builder
+        .finish()
+        .map_err(|error| Failure::new(error.to_string()))
 }
 
 /// Returns the damage of the file and the data missing in it.
@@ -202,9 +188,9 @@ fn diagnostics(
     told
 }
 
-fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError {
-    let etlink_replay::Error::Cycle(nodes) = &error else {
-        return ConvertError::Replay(error);
+fn named_error(error: &etlink_replay::Error, file: &ChakraGraph) -> Failure {
+    let etlink_replay::Error::Cycle(nodes) = error else {
+        return Failure::new(error.to_string());
     };
     let mut named = vec![];
     for &node in nodes.iter().take(NAMED_NODES) {
@@ -217,7 +203,9 @@ fn named_error(error: etlink_replay::Error, file: &ChakraGraph) -> ConvertError 
         ""
     };
     let nodes = named.join(", ") + more;
-    ConvertError::Cycle { error, nodes }
+    Failure::new(format!(
+        "{error}: {nodes}; `etlink check --json` lists up to 1,000"
+    ))
 }
 
 /// Threads and streams, and the one each node runs on.

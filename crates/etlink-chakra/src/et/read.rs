@@ -8,12 +8,12 @@ use super::attributes::{NS, THREAD_PID, default_kind, joined_times};
 use crate::AttributeSet;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
-use crate::read::error::ChakraReadError;
+use crate::read::error::stopped;
 use crate::read::graph::{ChakraGraph, DepLatencies, FileKind, GraphNode};
 use crate::wire::json::{ChakraMessage, decode_known_fields, decode_object, json_objects};
 use crate::wire::read::{Attr, AttrValue, Field, attr, next_field, numbers};
 use crate::wire::schema::{io_info, list, metadata, node as field};
-use etlink_model::TrackLabel;
+use etlink_model::{Failure, TrackLabel};
 use prost::{DecodeError, Message};
 use std::borrow::Cow;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -24,7 +24,7 @@ const DATA_LATENCIES: &[u8] = b"data_latency_ns";
 /// Maximum size of a message; Chakra nodes have kilobytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 
-pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, ChakraReadError> {
+pub(crate) fn read_et(source: impl Read) -> Result<ChakraGraph, Failure> {
     let mut reader = GraphReader::new(FileKind::ChakraEt);
     let mut messages = MessageReader::new(source);
     let mut message = vec![];
@@ -109,7 +109,7 @@ impl<R: Read> MessageReader<BufReader<R>> {
 }
 
 impl<R: BufRead> MessageReader<R> {
-    pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, ChakraReadError> {
+    pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<NextMessage, Failure> {
         match self.try_next(message) {
             // A truncated gzip or zstd stream ends like this: everything before is still valid.
             Err(error)
@@ -120,10 +120,7 @@ impl<R: BufRead> MessageReader<R> {
             {
                 Ok(NextMessage::Cut(format!("the source ends: {error}")))
             }
-            other => other.map_err(|source| ChakraReadError::Io {
-                offset: self.offset,
-                source,
-            }),
+            other => other.map_err(|source| stopped(self.offset, source)),
         }
     }
 

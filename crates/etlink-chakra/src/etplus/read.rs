@@ -5,13 +5,13 @@
 
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
-use crate::read::error::ChakraReadError;
+use crate::read::error::no_nodes;
 use crate::read::graph::{ChakraGraph, FileKind, GraphNode, NodePlacement};
 use etlink_json::{
     ArrayEnvelope, ArrayLayout, BrokenJson, JsonScanner, JsonValue, ReadDamage, read_elements,
     scan_fields,
 };
-use etlink_model::{HostVersion, TrackLabel};
+use etlink_model::{Failure, HostVersion, TrackLabel};
 use std::io::Read;
 
 /// Elements all begin with the same key as the first one: `id`, in 1.0.1 `name`.
@@ -53,7 +53,7 @@ struct TreeElement {
     attrs: Vec<&'static str>,
 }
 
-pub(crate) fn read_etplus(source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError> {
+pub(crate) fn read_etplus(source: impl Read + Send) -> Result<ChakraGraph, Failure> {
     let mut graph = ChakraGraph {
         format: FileKind::HostTrace,
         ..ChakraGraph::default()
@@ -61,7 +61,8 @@ pub(crate) fn read_etplus(source: impl Read + Send) -> Result<ChakraGraph, Chakr
     let envelope = read_elements(source, LAYOUT, 1, parse_element, |part| {
         part.drain(..)
             .for_each(|element| push_element(&mut graph, &element));
-    })?;
+    })
+    .map_err(|error| no_nodes(&error))?;
     read_document(&mut graph, &envelope);
     note_damage(&mut graph, &envelope.damage);
     graph.bytes = envelope.bytes;

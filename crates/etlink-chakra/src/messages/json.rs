@@ -2,18 +2,19 @@
 //! object after another, indented by two spaces. 64-bit integers are strings, enums are names, and
 //! default values are omitted.
 
-use super::{ChakraMessage, LossKind, Losses, MessageError};
+use super::{ChakraMessage, LossKind, Losses, sink_failed};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, NodeType};
-use crate::read::ChakraReadError;
+use crate::read::error::stopped;
 use crate::wire::json::{decode_object, json_objects};
+use etlink_model::Failure;
 use serde::Serialize;
 use std::io::{self, Read, Write};
 
 pub(super) fn read_json(
     source: impl Read,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, MessageError> {
+) -> Result<Losses, Failure> {
     let mut losses = Losses::default();
     let mut objects = json_objects(source);
     let mut is_first = true;
@@ -21,13 +22,12 @@ pub(super) fn read_json(
         let is_metadata = std::mem::take(&mut is_first);
         match object {
             Ok(object) => match decode_object(object.get(), is_metadata) {
-                Ok(message) => sink(message)?,
+                Ok(message) => sink(message).map_err(sink_failed)?,
                 Err(_) => losses.add(LossKind::Undecodable, 1),
             },
             Err(error) if error.is_io() => {
                 let offset = objects.byte_offset() as u64;
-                let source = error.into();
-                return Err(ChakraReadError::Io { offset, source }.into());
+                return Err(stopped(offset, error.into()));
             }
             Err(_) => losses.add(LossKind::CutTail, 1),
         }

@@ -28,18 +28,14 @@ pub use protobuf::write_et;
 use crate::et::attributes::{NS, joined_times};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, GlobalMetadata, Node};
-use crate::read::{ChakraReadError, FileKind, SNIFF_BYTES, sniff};
+use crate::read::error::{not_chakra, stopped};
+use crate::read::{FileKind, SNIFF_BYTES, sniff};
+use etlink_model::Failure;
 use std::io::{self, Read};
 
-/// Reasons for which messages cannot be processed.
-#[derive(Debug, thiserror::Error)]
-pub enum MessageError {
-    /// The file has no messages, or cannot be read.
-    #[error(transparent)]
-    Read(#[from] ChakraReadError),
-    /// The sink failed.
-    #[error(transparent)]
-    Sink(#[from] io::Error),
+/// Returns the failure of a sink.
+fn sink_failed(cause: io::Error) -> Failure {
+    Failure::new("the messages cannot be passed on").because(cause)
 }
 
 /// Reads a `.et` or jsonizer's JSON, already decompressed, and passes each message to `sink`.
@@ -50,17 +46,17 @@ pub enum MessageError {
 pub fn for_each_message(
     mut source: impl Read,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, MessageError> {
+) -> Result<Losses, Failure> {
     let mut head = vec![];
     let wanted = SNIFF_BYTES as u64;
     let read = source.by_ref().take(wanted).read_to_end(&mut head);
-    read.map_err(|source| ChakraReadError::Io { offset: 0, source })?;
+    read.map_err(|source| stopped(0, source))?;
     let kind = sniff(&head);
     let whole = head.as_slice().chain(source);
     match kind {
         FileKind::ChakraEt => protobuf::read_et(whole, sink),
         FileKind::ChakraJson => json::read_json(whole, sink),
-        kind => Err(ChakraReadError::NotChakra { kind }.into()),
+        kind => Err(not_chakra(kind)),
     }
 }
 
@@ -91,7 +87,7 @@ impl ChakraMessages {
     ///
     /// # Errors
     /// Fails like [`for_each_message`].
-    pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), MessageError> {
+    pub fn read(source: impl Read) -> Result<(ChakraMessages, Losses), Failure> {
         let mut all = ChakraMessages::default();
         let losses = for_each_message(source, &mut |message| {
             all.push(message);

@@ -1,10 +1,11 @@
 //! Converts messages from and to varint-delimited protobuf.
 
-use super::{ChakraMessage, LossKind, Losses, MessageError};
+use super::{ChakraMessage, LossKind, Losses, sink_failed};
 use crate::et::metadata::NODE_COUNT;
 use crate::et::{MessageReader, NextMessage, is_metadata};
 use crate::proto::attribute_proto::Value;
 use crate::proto::{AttributeProto, GlobalMetadata, Node};
+use etlink_model::Failure;
 use prost::Message;
 use prost::encoding::encode_varint;
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use std::io::{self, Read, Write};
 pub(super) fn read_et(
     source: impl Read,
     sink: &mut dyn FnMut(ChakraMessage) -> io::Result<()>,
-) -> Result<Losses, MessageError> {
+) -> Result<Losses, Failure> {
     let mut losses = Losses::default();
     let mut messages = MessageReader::new(source);
     let mut bytes = vec![];
@@ -37,7 +38,7 @@ pub(super) fn read_et(
             _ => nodes += 1,
         }
         if let Some(message) = message {
-            sink(message)?;
+            sink(message).map_err(sink_failed)?;
         }
     }
     let missing = stated.map_or(0, |stated: u64| stated.saturating_sub(nodes));

@@ -140,6 +140,6 @@ fn what_is_lost_is_counted() {
 fn other_files_are_refused() {
     for text in ["{\"traceEvents\": []}", "hello"] {
         let read = ChakraMessages::read(text.as_bytes());
-        assert!(matches!(read, Err(MessageError::Read(_))), "{text}");
+        assert!(read.is_err(), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::convert::NodeNumbers;
 use crate::read::ChakraGraph;
+use etlink_model::Failure;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 
@@ -22,48 +23,31 @@ pub struct NodeChoice {
     pub depth: Option<u32>,
 }
 
-/// Reasons for which there is nothing to draw.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// The step has no annotation.
-    #[error(
-        "no node is named ProfilerStep#{step}; {}; use --range instead",
-        steps_note(steps)
-    )]
-    NoStep {
-        /// Number of the step.
-        step: u64,
-        /// Steps that have an annotation, in ascending order.
-        steps: Vec<u64>,
-    },
-    /// No node is left.
-    #[error("no node is selected; give another --range, --step or --depth")]
-    Nothing,
-}
-
 impl NodeChoice {
     /// Returns, for each node, true if it is chosen.
     pub(super) fn find_nodes(
         &self,
         file: &ChakraGraph,
         numbers: &NodeNumbers,
-    ) -> Result<Vec<bool>, ChoiceError> {
+    ) -> Result<Vec<bool>, Failure> {
         let mut chosen: Vec<bool> = file.id.iter().map(|id| self.has_id(*id)).collect();
         if let Some(depth) = self.depth {
             chosen = self.find_near(file, numbers, chosen, depth);
         }
         if let Some(step) = self.step {
             let window = step_window(file, step);
-            let (start, end) = window.ok_or_else(|| ChoiceError::NoStep {
-                step,
-                steps: list_steps(file),
+            let (start, end) = window.ok_or_else(|| {
+                let steps = steps_note(&list_steps(file));
+                Failure::new(format!("no node is named {STEP}{step}; {steps}"))
+                    .advise("use --range instead")
             })?;
             for (chosen, begins) in chosen.iter_mut().zip(&file.start_ns) {
                 *chosen &= begins.is_some_and(|begins| start <= begins && begins < end);
             }
         }
         if !chosen.contains(&true) {
-            return Err(ChoiceError::Nothing);
+            let nothing = Failure::new("no node is selected");
+            return Err(nothing.advise("give another --range, --step or --depth"));
         }
         Ok(chosen)
     }

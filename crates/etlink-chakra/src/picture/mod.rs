@@ -15,13 +15,14 @@ mod graphml;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{ChoiceError, NodeChoice};
+pub use choice::NodeChoice;
 pub use dot::to_dot;
 pub use graphml::to_graphml;
 
 use crate::convert::{NodeNumbers, is_communication, runs_on_device};
 use crate::messages::{LossKind, Losses};
 use crate::read::ChakraGraph;
+use etlink_model::Failure;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// Letters of a name that are drawn; kernel names can have hundreds.
@@ -72,7 +73,7 @@ impl<'f> Picture<'f> {
     ///
     /// # Errors
     /// Fails if nothing is chosen, or if the file does not have the step.
-    pub fn new(file: &'f ChakraGraph, choice: &NodeChoice) -> Result<Picture<'f>, ChoiceError> {
+    pub fn new(file: &'f ChakraGraph, choice: &NodeChoice) -> Result<Picture<'f>, Failure> {
         let numbers = NodeNumbers::new(file);
         let is_drawn = choice.find_nodes(file, &numbers)?;
         let mut losses = Losses::default();

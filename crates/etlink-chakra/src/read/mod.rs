@@ -15,7 +15,6 @@ mod sniff;
 #[cfg(test)]
 mod tests;
 
-pub use error::ChakraReadError;
 pub use graph::{
     ChakraGraph, CommAttrs, FileKind, GraphNode, GraphSummary, IdLists, NodePlacement,
 };
@@ -23,13 +22,15 @@ pub use sniff::{SNIFF_BYTES, sniff};
 
 use crate::et::metadata::NODE_COUNT;
 use crate::finding::{FindingExample, FindingKind};
+use etlink_model::Failure;
 use std::io::Read;
 
 /// Reads a trace from a source that is already decompressed.
 ///
 /// # Errors
-/// See [`ChakraReadError`]; damage is reported in [`ChakraGraph::findings`].
-pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError> {
+/// Fails if the source fails or is not a Chakra trace; damage is reported in
+/// [`ChakraGraph::findings`].
+pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, Failure> {
     let mut head = vec![];
     let wanted = SNIFF_BYTES as u64;
     // A source that fails here fails again below, where the error has more context.
@@ -38,7 +39,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
     if head.is_empty() {
         return match early {
             None => Ok(empty_graph()),
-            Some(source) => Err(ChakraReadError::Io { offset: 0, source }),
+            Some(source) => Err(error::stopped(0, source)),
         };
     }
     let whole = head.as_slice().chain(FailingReader(early)).chain(source);
@@ -47,7 +48,7 @@ pub fn read(mut source: impl Read + Send) -> Result<ChakraGraph, ChakraReadError
         FileKind::ChakraJson => crate::et::read_jsonizer(whole),
         FileKind::EtPlus | FileKind::HostTrace => crate::etplus::read_etplus(whole)?,
         FileKind::KinetoTrace | FileKind::Unknown => {
-            return Err(ChakraReadError::NotChakra { kind });
+            return Err(error::not_chakra(kind));
         }
     };
     // Only now are all nodes read; the count is in the first message.

@@ -357,29 +357,22 @@ fn a_source_that_breaks_is_damage_or_an_error() {
             .as_slice()
             .chain(Breaks(std::io::ErrorKind::PermissionDenied)),
     );
-    assert!(
-        matches!(broken, Err(ChakraReadError::Io { offset, .. }) if offset == bytes.len() as u64)
-    );
-    assert!(matches!(
-        read(Breaks(std::io::ErrorKind::PermissionDenied)),
-        Err(ChakraReadError::Io { offset: 0, .. })
-    ));
+    let stopped = format!("stopped at byte {}", bytes.len());
+    let error = broken.expect_err("the source fails").to_string();
+    assert!(error.contains(&stopped), "{error}");
+    let error = read(Breaks(std::io::ErrorKind::PermissionDenied));
+    let error = error.expect_err("the source fails").to_string();
+    assert!(error.contains("stopped at byte 0"), "{error}");
 }
 
 #[test]
 fn what_is_not_a_chakra_trace_is_refused_by_name() {
     let kineto = read(&b"{\"schemaVersion\": 1, \"traceEvents\": []}"[..]).expect_err("refused");
     assert!(kineto.to_string().contains("Kineto"), "{kineto}");
-    assert!(matches!(
-        read(&b"hello"[..]),
-        Err(ChakraReadError::NotChakra {
-            kind: FileKind::Unknown
-        })
-    ));
-    assert!(matches!(
-        read(&b"{\"schema\": \"1.0.1\", \"nodes\""[..]),
-        Err(ChakraReadError::Json(_))
-    ));
+    for text in ["hello", "{\"schema\": \"1.0.1\", \"nodes\""] {
+        let error = read(text.as_bytes()).expect_err("refused");
+        assert!(error.remedy().is_some(), "{error}");
+    }
 }
 
 /// Draws bytes that begin like one of the formats and continue at random.

@@ -2,7 +2,7 @@
 //! files cause no panic.
 
 use anyhow::{Context, Result, ensure};
-use etlink_formats::rocm::{RocpdReadOptions, read_rocpd, read_rocprof_json, rocpd_processes};
+use etlink_formats::rocm::{read_rocpd, read_rocprof_json, rocpd_processes};
 use etlink_formats::sqlite::set_safe_limits;
 use etlink_formats::xla::{XlaReadOptions, read_space, read_trace_json};
 use etlink_link::LinkOptions;
@@ -41,8 +41,7 @@ pub(super) fn check_recorders(device: &DeviceTrace, threads: usize) -> Result<()
 fn check_database(device: &DeviceTrace) -> Result<()> {
     let mut connection = Connection::open_in_memory()?;
     write_rocpd(device, "_0197a", &connection).context("a database cannot be written")?;
-    let read = read_rocpd(&connection, RocpdReadOptions::default())
-        .context("an own database cannot be read")?;
+    let read = read_rocpd(&connection, None).context("an own database cannot be read")?;
     drop(etlink_link::link(None, read, LinkOptions::default()));
     let whole = connection.serialize(MAIN_DB)?.to_vec();
     for bytes in damaged_files(&whole) {
@@ -53,9 +52,7 @@ fn check_database(device: &DeviceTrace) -> Result<()> {
             continue;
         }
         rocpd_processes(&damaged).ok();
-        read_rocpd(&damaged, RocpdReadOptions::default())
-            .map(link_alone)
-            .ok();
+        read_rocpd(&damaged, None).map(link_alone).ok();
     }
     Ok(())
 }

@@ -27,9 +27,7 @@ mod record;
 mod rocpd;
 
 pub use json::read_rocprof_json;
-pub use rocpd::{
-    RocpdProcess, RocpdReadOptions, is_rocpd, read_rocpd, rocpd_processes, rocpd_row_count,
-};
+pub use rocpd::{RocpdProcess, is_rocpd, read_rocpd, rocpd_processes, rocpd_row_count};
 
 use crate::SoughtData;
 

@@ -30,14 +30,6 @@ pub fn is_rocpd(tables: &SqliteTables) -> bool {
     !suffixes(tables).is_empty()
 }
 
-/// Options of [`read_rocpd`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RocpdReadOptions {
-    /// Process to read, by its [`RocpdProcess::place`]; `None` for the only one with work on
-    /// devices.
-    pub process: Option<i64>,
-}
-
 /// A process of a database that has work on devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RocpdProcess {
@@ -94,13 +86,13 @@ pub fn rocpd_row_count(connection: &Connection) -> Result<u64, Error> {
 /// Reads one process of a rocpd database. O(rows); memory of the records, plus two numbers per
 /// event.
 ///
+/// `process` is the [place](RocpdProcess::place) of the process to read; `None` for the only one with
+/// work on devices.
+///
 /// # Errors
 /// The database is not rocpd, it is locked, or several processes have work on devices and none was
 /// selected. Damage inside tables is not an error: see [`DeviceTrace::anomalies`].
-pub fn read_rocpd(
-    connection: &Connection,
-    options: RocpdReadOptions,
-) -> Result<DeviceTrace, Error> {
+pub fn read_rocpd(connection: &Connection, process: Option<i64>) -> Result<DeviceTrace, Error> {
     let tables = rocpd_tables(connection)?;
     let mut reader = RocpdReader {
         connection,
@@ -108,7 +100,7 @@ pub fn read_rocpd(
         names: Names::default(),
         anomalies: tables.anomalies.clone(),
     };
-    let process = match options.process {
+    let process = match process {
         Some(place) => {
             let mut listed = listed_processes(connection, &tables)?.into_iter();
             let no_process = || Failure::new("the database has no tables of the requested process");

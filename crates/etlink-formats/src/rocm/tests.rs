@@ -4,9 +4,7 @@ mod documented;
 
 use crate::Error;
 use crate::kineto::KinetoReadOptions;
-use crate::rocm::{
-    RocpdReadOptions, is_rocpd, read_rocpd, read_rocprof_json, rocpd_processes, rocpd_row_count,
-};
+use crate::rocm::{is_rocpd, read_rocpd, read_rocprof_json, rocpd_processes, rocpd_row_count};
 use crate::sqlite::SqliteTables;
 use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, RowKind, TimeNs, TraceRecorder};
 use etlink_testing::{
@@ -87,8 +85,7 @@ fn a_program_comes_back_from_both_forms() {
         let connection = database(&trace, "_0197a_bc");
         let tables = SqliteTables::probe(&connection).expect("tables");
         assert!(is_rocpd(&tables));
-        let database =
-            read_rocpd(&connection, RocpdReadOptions::default()).expect("a rocpd database");
+        let database = read_rocpd(&connection, None).expect("a rocpd database");
         for read in [json(&bytes), database] {
             assert_eq!(meaning(&read, ROCM_ORIGIN_NS), truth, "seed {seed}");
             assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
@@ -218,12 +215,11 @@ fn the_environment_tells_the_rank() {
     trace.header.rank = Some(GlobalRank(3));
     trace.header.world_size = Some(8);
     trace.header.host_name = "gpu1".to_owned();
-    let read = read_rocpd(&database(&trace, "_a"), RocpdReadOptions::default()).expect("reads");
+    let read = read_rocpd(&database(&trace, "_a"), None).expect("reads");
     assert_eq!(read.header.rank, Some(GlobalRank(3)));
     assert_eq!(read.header.world_size, Some(8));
     assert_eq!(read.header.host_name, "gpu1");
-    let unknown =
-        read_rocpd(&database(&drawn(1), "_a"), RocpdReadOptions::default()).expect("reads");
+    let unknown = read_rocpd(&database(&drawn(1), "_a"), None).expect("reads");
     assert_eq!(unknown.header.rank, None);
 }
 
@@ -253,7 +249,7 @@ fn each_process_of_a_merged_database_is_a_trace() {
         .execute_batch("DROP VIEW rocpd_string; DROP VIEW rocpd_kernel_dispatch")
         .expect("drops");
     write_rocpd(&two, "_b", &connection).expect("writes");
-    let refused = read_rocpd(&connection, RocpdReadOptions::default());
+    let refused = read_rocpd(&connection, None);
     let is_refused =
         matches!(&refused, Err(Error::SeveralProcesses { pids, .. }) if pids.len() == 2);
     assert!(is_refused, "{refused:?}");
@@ -262,13 +258,13 @@ fn each_process_of_a_merged_database_is_a_trace() {
     assert_eq!(ranks, [Some(1), Some(0)]);
     for (process, trace) in processes.iter().zip([&one, &two]) {
         let process = Some(process.place);
-        let read = read_rocpd(&connection, RocpdReadOptions { process }).expect("reads");
+        let read = read_rocpd(&connection, process).expect("reads");
         assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(trace, 0));
     }
     let rows = rocpd_row_count(&connection).expect("counts");
     let expected = [&one, &two].map(|trace| trace.rows.len() + trace.calls.len() + trace.ops.len());
     assert_eq!(rows, expected.iter().sum::<usize>() as u64);
-    let none = read_rocpd(&connection, RocpdReadOptions { process: Some(2) });
+    let none = read_rocpd(&connection, Some(2));
     assert!(matches!(none, Err(Error::Failed(_))), "{none:?}");
 }
 
@@ -281,7 +277,7 @@ fn ranges_without_an_id_keep_their_own_messages() {
     let forget = format!("UPDATE rocpd_event_a SET stack_id = 0 WHERE category_id = {category}");
     let forgotten = connection.execute(&forget, []).expect("forgets");
     assert!(forgotten > 1, "the test could not fail");
-    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    let read = read_rocpd(&connection, None).expect("reads");
     assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(&trace, 0));
 }
 
@@ -302,7 +298,7 @@ fn many_processes_of_one_part_share_what_they_refer_to() {
         .expect("inserts");
     let started = std::time::Instant::now();
     assert_eq!(rocpd_processes(&connection).expect("lists").len(), 1);
-    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    let read = read_rocpd(&connection, None).expect("reads");
     assert!(read.rows.len() >= 100_000);
     // Linear work takes seconds; quadratic work would take hours.
     assert!(started.elapsed().as_secs() < 60);
@@ -324,17 +320,14 @@ fn times_at_the_ends_of_the_range_are_left_out() {
     let connection = database(&drawn(1), "_a");
     let change = format!("UPDATE rocpd_kernel_dispatch_a SET \"end\" = {most} WHERE id = 1");
     connection.execute(&change, []).expect("changes");
-    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    let read = read_rocpd(&connection, None).expect("reads");
     assert_eq!(read.anomalies.count(AnomalyKind::TimeOutOfRange), 1);
 }
 
 #[test]
 fn other_and_damaged_databases() {
     let empty = Connection::open_in_memory().expect("opens");
-    assert!(matches!(
-        read_rocpd(&empty, RocpdReadOptions::default()),
-        Err(Error::Sqlite(_))
-    ));
+    assert!(matches!(read_rocpd(&empty, None), Err(Error::Sqlite(_))));
     let trace = drawn(1);
     let connection = database(&trace, "_a");
     // Other tools leave cells of other types, missing cells and missing tables.
@@ -347,7 +340,7 @@ fn other_and_damaged_databases() {
              ALTER TABLE rocpd_memory_copy_a DROP COLUMN size;",
         )
         .expect("damages");
-    let read = read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    let read = read_rocpd(&connection, None).expect("reads");
     assert_eq!(read.rows.len(), trace.rows.len() - 1);
     let count = |kind| read.anomalies.count(kind);
     assert_eq!(count(AnomalyKind::NoTime), 1);

@@ -363,8 +363,7 @@ impl ConvertJob<'_> {
         let target = self.target()?;
         let graph = self.read_graph(&self.input.path.clone())?;
         let mut losses = losses_of_damage(&graph);
-        let picture = Picture::new(&graph, &self.options.choice);
-        let picture = picture.map_err(|error| Failure::new(error.to_string()))?;
+        let picture = Picture::new(&graph, &self.options.choice)?;
         let text = match self.report.to {
             GraphFormat::GraphMl => to_graphml(&picture),
             _ => to_dot(&picture),

@@ -3,7 +3,6 @@
 use crate::error::RunError;
 use crate::input::InputFile;
 use crate::input::database::DatabaseFile;
-use etlink_formats::rocm::RocpdReadOptions;
 use etlink_model::DeviceTrace;
 
 /// Reads a rocpd database: the chosen process, or the only one.
@@ -13,7 +12,7 @@ pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let file = DatabaseFile::from_input(input)?;
     let connection = file.connect();
     let connection = connection.map_err(|cause| RunError::unreadable(&name, cause))?;
-    let trace = etlink_formats::rocm::read_rocpd(&connection, RocpdReadOptions { process });
+    let trace = etlink_formats::rocm::read_rocpd(&connection, process);
     trace.map_err(|source| match source {
         etlink_formats::Error::SeveralProcesses { pids, .. } if !is_plain => {
             super::packed_processes(name, pids.len())

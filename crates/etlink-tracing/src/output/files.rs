@@ -129,32 +129,20 @@ impl TraceOutput for TensorBoardFolder {
     }
 }
 
-/// A file could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}{remedy}")]
-struct CannotWrite {
-    path: String,
-    source: io::Error,
-    remedy: &'static str,
-}
-
 fn file_suffix(gzip: bool) -> &'static str {
     if gzip { "json.gz" } else { "json" }
 }
 
 /// Writes a new file, under a temporary name until it is complete. Fails if the file exists.
-fn create_file(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> Result<(), CannotWrite> {
-    let failed = |source: io::Error| {
-        let remedy = if source.kind() == io::ErrorKind::AlreadyExists {
+fn create_file(path: &Path, trace: &FinishedTrace<'_>, gzip: bool) -> io::Result<()> {
+    let failed = |error: io::Error| {
+        let remedy = if error.kind() == io::ErrorKind::AlreadyExists {
             "; record to another folder"
         } else {
             ""
         };
-        CannotWrite {
-            path: path.display().to_string(),
-            source,
-            remedy,
-        }
+        let message = format!("{}: {error}{remedy}", path.display());
+        io::Error::new(error.kind(), message)
     };
     path.parent()
         .map_or(Ok(()), fs::create_dir_all)

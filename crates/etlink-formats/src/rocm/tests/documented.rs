@@ -1,7 +1,7 @@
 //! Compares `schemas/sql/rocpd.md` with the reader's SQL requests.
 
 use super::{database, drawn};
-use crate::rocm::{RocpdReadOptions, read_rocpd};
+use crate::rocm::read_rocpd;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -45,6 +45,6 @@ fn the_columns_that_are_read_are_those_of_the_document() {
         Authorization::Allow
     };
     connection.authorizer(Some(note)).expect("is set");
-    read_rocpd(&connection, RocpdReadOptions::default()).expect("reads");
+    read_rocpd(&connection, None).expect("reads");
     assert_eq!(*read.lock().expect("a set"), documented());
 }
