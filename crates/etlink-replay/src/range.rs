@@ -108,16 +108,11 @@ pub fn answer_range(
             duration
         };
         for extreme in [Extreme::Least, Extreme::Most] {
-            let assumed = match extreme {
-                Extreme::Least => Assumed {
-                    without: &doubts.doubtful,
-                    with: &[],
-                },
-                Extreme::Most => Assumed {
-                    without: &[],
-                    with: &doubts.possible,
-                },
+            let (without, with) = match extreme {
+                Extreme::Least => (&doubts.doubtful[..], &[][..]),
+                Extreme::Most => (&[][..], &doubts.possible[..]),
             };
+            let assumed = Assumed { without, with };
             // The run without the changes has the same overhead and the same waits.
             let rerun;
             let plain = if overhead.is_empty() {

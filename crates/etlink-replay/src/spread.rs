@@ -43,16 +43,14 @@ impl LatencySpread {
 }
 
 /// Returns the possible error of a changed run's path from edges that decide only in that run, so
-/// that their latencies are assumed, and from rounded durations. O(n log n + edges).
+/// that their latencies are assumed. O(n log n + edges).
 pub(crate) fn assumed_latency_error(
     graph: &ReplayGraph,
     (plain, run): (&ReplayRun, &ReplayRun),
 ) -> DurationNs {
     let spreads = spreads(graph, plain);
-    let (mut rounded, mut bias, mut variance) = (0, 0.0, 0.0);
+    let (mut bias, mut variance) = (0.0, 0.0);
     for step in critical_path(graph, run) {
-        let at = step.node.index();
-        rounded += i64::from(run.duration[at] != plain.duration[at]);
         let edge = run.deciding_edge(step.node);
         let assumed = edge.filter(|edge| plain.deciding_edge(step.node) != Some(*edge));
         if let Some(edge) = assumed {
@@ -64,7 +62,7 @@ pub(crate) fn assumed_latency_error(
         }
     }
     let error = bias.abs() + DEVIATIONS * variance.sqrt();
-    DurationNs(error.ceil() as i64 + rounded)
+    DurationNs(error.ceil() as i64)
 }
 
 fn class_of(graph: &ReplayGraph, node: NodeIdx, edge: EdgeIdx) -> usize {

@@ -228,30 +228,22 @@ impl WhatIfQuestion {
     /// # Errors
     /// The trace lacks the necessary data.
     pub fn rank_answer(&self, trace: &LinkedTrace) -> Result<RankAnswer, QuestionError> {
-        let edits: Result<GraphEdits, String> = match self {
-            WhatIfQuestion::Graphs => host::capture_graphs(trace),
-            WhatIfQuestion::Fuse(pattern) => host::fuse_kernels(trace, pattern),
-            WhatIfQuestion::NoInputWait => host::remove_input(trace),
-            WhatIfQuestion::NoSync => host::remove_syncs(trace),
-            WhatIfQuestion::OverlapComm => {
-                return communication::hide_all(trace).map_err(QuestionError::NoAnswer);
+        let answer = match self {
+            WhatIfQuestion::Graphs => host::capture_graphs(trace).map(RankAnswer::from),
+            WhatIfQuestion::Fuse(pattern) => {
+                host::fuse_kernels(trace, pattern).map(RankAnswer::from)
             }
-            WhatIfQuestion::Ranks(ranks) => {
-                let answer = communication::change_ranks(trace, *ranks);
-                return answer.map_err(QuestionError::NoAnswer);
-            }
+            WhatIfQuestion::NoInputWait => host::remove_input(trace).map(RankAnswer::from),
+            WhatIfQuestion::NoSync => host::remove_syncs(trace).map(RankAnswer::from),
+            WhatIfQuestion::OverlapComm => communication::hide_all(trace),
+            WhatIfQuestion::Ranks(ranks) => communication::change_ranks(trace, *ranks),
             WhatIfQuestion::Bandwidth { group, factor } => {
-                let answer = communication::change_bandwidth(trace, group, *factor);
-                return answer.map_err(QuestionError::NoAnswer);
+                communication::change_bandwidth(trace, group, *factor)
             }
             WhatIfQuestion::Device { name, learned } => {
-                let answer = device::change_device(trace, name, learned.as_deref());
-                return answer.map_err(QuestionError::NoAnswer);
+                device::change_device(trace, name, learned.as_deref())
             }
-            WhatIfQuestion::Sizes(request) => {
-                let answer = sizes::change_sizes(trace, request);
-                return answer.map_err(QuestionError::NoAnswer);
-            }
+            WhatIfQuestion::Sizes(request) => sizes::change_sizes(trace, request),
             WhatIfQuestion::Straggler(_) => {
                 return Err(QuestionError::OtherInput {
                     why: "a straggler shows only in the traces of several ranks".into(),
@@ -259,6 +251,6 @@ impl WhatIfQuestion {
                 });
             }
         };
-        edits.map(RankAnswer::from).map_err(QuestionError::NoAnswer)
+        answer.map_err(QuestionError::NoAnswer)
     }
 }

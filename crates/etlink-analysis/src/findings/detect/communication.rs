@@ -11,7 +11,7 @@ use crate::median_ns;
 use crate::{RowClass, input_bytes};
 use etlink_link::ranks::rank_list;
 use etlink_link::{EdgeKind, LinkedTrace, Node, NodeKind};
-use etlink_model::{CollectiveKind, NodeIdx, OpIdx, RowIdx, RowKind, dtype_bytes};
+use etlink_model::{CollectiveKind, NodeIdx, OpIdx, RowKind, dtype_bytes};
 use etlink_replay::GraphEdits;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -72,9 +72,9 @@ pub(crate) fn exposed_communication(view: &RankView<'_>) -> Vec<CauseCandidate> 
             }
         }
     }
-    for (index, wait) in waits_for_communication(trace, communicates) {
+    for (index, edits) in without_waits(trace, communicates) {
         if let Some(group) = groups.get_mut(&communication_name(view, index)) {
-            wait.leave_out(&mut group.waits);
+            group.waits.extend(&edits);
         }
     }
     add_host_waits(view, &mut groups);
@@ -258,61 +258,42 @@ fn communication_nodes(view: &RankView<'_>) -> Vec<bool> {
     communicates
 }
 
-/// A wait for communication.
-pub(crate) enum CommunicationWait {
-    /// Work on another stream or thread waits for it by an edge of this kind.
-    Follower(NodeIdx, EdgeKind),
-    /// Later work on its own stream or thread cannot run at the same time.
-    OwnTrack(NodeIdx),
-}
-
-impl CommunicationWait {
-    /// Lets nothing wait: of a shared track, only the node's own time can be removed.
-    pub(crate) fn leave_out(self, edits: &mut GraphEdits) {
-        match self {
-            CommunicationWait::Follower(to, kind) => edits.freed.push((to, kind)),
-            CommunicationWait::OwnTrack(node) => edits.scaled.push((node, 0.0)),
-        }
-    }
-}
-
-/// Returns the waits for each communication.
+/// Returns edits without the waits for each communication. Of a stream or thread that also does
+/// other work, only the node's own time can be removed.
 ///
 /// Without their durations, collectives still synchronize the ranks, but no longer take turns on
-/// the network. Without their waits, it is the other way round. O(nodes + edges).
-pub(crate) fn waits_for_communication(
+/// the network. Without their waits, it is the other way round. O(nodes log nodes + edges).
+pub(crate) fn without_waits(
     trace: &LinkedTrace,
     communicates: &[bool],
-) -> Vec<(NodeIdx, CommunicationWait)> {
-    let nodes = || {
-        trace
-            .nodes
-            .indices()
-            .map(|index| (index, trace.nodes.get(index)))
+) -> BTreeMap<NodeIdx, GraphEdits> {
+    let track = |index: NodeIdx| {
+        let node = trace.nodes.get(index);
+        (node.thread(), node.queue())
     };
-    let mut works = FxHashSet::default();
-    for (index, node) in nodes() {
-        let is_kernel = |row: RowIdx| trace.device.rows.kind[row.index()] == RowKind::Kernel;
-        let is_work = match trace.row_of(&node) {
-            Some(row) => is_kernel(row),
-            None => node.kind != NodeKind::Boundary,
-        };
-        if is_work && !communicates[index.index()] {
-            works.insert((node.thread(), node.queue()));
+    let is_work = |index: &NodeIdx| {
+        let node = trace.nodes.get(*index);
+        let row = trace.row_of(&node);
+        let is_kernel = row.map(|row| trace.device.rows.kind[row.index()] == RowKind::Kernel);
+        let works = is_kernel.unwrap_or(node.kind != NodeKind::Boundary);
+        works && !communicates[index.index()]
+    };
+    let working = trace.nodes.indices().filter(is_work).map(track);
+    let working: FxHashSet<_> = working.collect();
+    let mut waits: BTreeMap<NodeIdx, GraphEdits> = BTreeMap::new();
+    for index in trace.nodes.indices() {
+        if communicates[index.index()] && working.contains(&track(index)) {
+            waits.entry(index).or_default().scaled.push((index, 0.0));
         }
     }
-    let communications = nodes().filter(|(index, _)| communicates[index.index()]);
-    let shared = communications.filter(|(_, node)| works.contains(&(node.thread(), node.queue())));
-    let mut waits: Vec<(NodeIdx, CommunicationWait)> = shared
-        .map(|(index, _)| (index, CommunicationWait::OwnTrack(index)))
-        .collect();
     for edge in trace.edges.iter() {
         let brings = matches!(
             edge.kind,
             EdgeKind::EventWait | EdgeKind::HostWait | EdgeKind::Handoff
         );
         if brings && communicates[edge.from.index()] && !communicates[edge.to.index()] {
-            waits.push((edge.from, CommunicationWait::Follower(edge.to, edge.kind)));
+            let freed = &mut waits.entry(edge.from).or_default().freed;
+            freed.push((edge.to, edge.kind));
         }
     }
     waits

@@ -1,7 +1,7 @@
 //! Questions about collectives: their time, their groups, their ranks.
 
 use super::transfer_cost::{RankAnswer, TransferClass};
-use crate::findings::detect::communication::waits_for_communication;
+use crate::findings::detect::communication::without_waits;
 use etlink_link::ranks::{GroupResolver, bus_factor};
 use etlink_link::{CollectiveRef, LinkedTrace, NodeKind};
 use etlink_model::{CollectiveKind, NodeIdx, dtype_bytes};
@@ -43,12 +43,10 @@ pub(super) fn hide_all(trace: &LinkedTrace) -> Result<RankAnswer, String> {
     if edits.is_empty() {
         return Err("it has no communication".to_owned());
     }
-    let mut other_edits = GraphEdits::default();
-    for (_, wait) in waits_for_communication(trace, &communicates) {
-        wait.leave_out(&mut other_edits);
-    }
     let mut answer = RankAnswer::from(edits);
-    answer.other_edits = other_edits;
+    for edits in without_waits(trace, &communicates).values() {
+        answer.other_edits.extend(edits);
+    }
     Ok(answer)
 }
 

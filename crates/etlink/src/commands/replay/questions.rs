@@ -91,13 +91,11 @@ impl ReplayConfig {
             if let WhatIfQuestion::Straggler(rank) = question {
                 let edits = straggler_edits(graph, labels, *rank);
                 let edits = edits.map_err(|why| no_answer(input, question, &why))?;
-                self.settings.edits.extend(&edits);
-                self.asked.push(AskedQuestion {
-                    question: question.to_string(),
-                    caveat: question.caveat(),
-                    predicted: vec![],
-                    memory: None,
-                });
+                let answer = GraphAnswer {
+                    edits,
+                    ..GraphAnswer::default()
+                };
+                self.apply(question, graph, answer);
                 continue;
             }
             let (mut answered, mut failed) = (vec![], vec![]);
