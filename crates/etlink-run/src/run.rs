@@ -255,18 +255,11 @@ impl RunOptions {
         let asked = self.ranks.as_ref()?;
         let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
         let known = known?;
-        let asked = asked.iter().map(i64::from);
-        let mut missing: Vec<i64> = vec![];
-        for rank in asked.filter(|rank| !known.contains(rank)) {
-            // a range can be long, but a note names only the first few
-            if missing.len() == MOST_NAMED {
-                break;
-            }
-            if !missing.contains(&rank) {
-                missing.push(rank);
-            }
-        }
-        missing.sort_unstable();
+        let missing = asked.iter().map(i64::from);
+        let missing = missing.filter(|rank| !known.contains(rank));
+        // a range can be long, but a note names only the first few
+        let missing: BTreeSet<i64> = missing.take(MOST_NAMED).collect();
+        let missing: Vec<i64> = missing.into_iter().collect();
         let name = match &missing[..] {
             [] => return None,
             [one] => format!("rank {one}"),
