@@ -4,6 +4,7 @@
 //! from an earlier place to a later one. An edge that contradicts the measured times is counted but
 //! not created. If a row waits longer than its causes, the wait becomes a node of its own.
 
+use crate::device::calls::Does;
 use crate::device::launch::Launches;
 use crate::device::waits::Waits;
 use crate::device::{row_end, row_name};
@@ -65,6 +66,18 @@ pub(crate) struct BetweenThreads<'t> {
     pub(crate) release_slot: &'t [Option<SlotIdx>],
     /// Reader and writer of each tensor.
     pub(crate) tensors: &'t [(OpIdx, OpIdx)],
+}
+
+/// Largest number of calls between one that makes a stream wait for an event and the launch, such as
+/// those that destroy the event.
+const CALLS_BETWEEN: usize = 4;
+
+/// Returns true if a row's device runs nothing between `launched` and the row's start. O(rows).
+fn is_idle_from(device: &DeviceTrace, row: usize, launched: TimeNs) -> bool {
+    let device_of = |row: usize| device.queues[device.rows.queue[row].index()].device;
+    // rows are sorted by start
+    let mut earlier = (0..row).filter(|other| device_of(*other) == device_of(row));
+    earlier.all(|other| row_end(device, RowIdx::new(other)) <= launched)
 }
 
 /// Builds the graph. `op_communicates[op]` is true if the op is a collective without a device;
@@ -386,9 +399,24 @@ impl Graph<'_> {
             Some(call) if self.launches.no_launch[row] == NoLaunch::Launched => {
                 let launched = calls.start[call.index()] + calls.duration[call.index()];
                 self.earlier.may_delay(self.device, row, launched)
+                    || self.follows_event_wait(call) && is_idle_from(self.device, row, launched)
             }
             _ => true,
         }
+    }
+
+    /// Returns true if the last call of a thread before a launch that concerns a stream makes it
+    /// wait for an event.
+    fn follows_event_wait(&self, launch: CallIdx) -> bool {
+        let calls = &self.device.calls;
+        let thread = calls.thread[launch.index()];
+        let of_thread = (0..launch.index())
+            .rev()
+            .filter(|call| calls.thread[*call] == thread);
+        let names = of_thread.map(|call| self.device.names.get(calls.name[call]));
+        let mut near = names.take(CALLS_BETWEEN);
+        near.find(|name| Does::of(name) != Does::Other || name.contains("Launch"))
+            .is_some_and(|name| Does::of(name) == Does::StreamWait)
     }
 
     /// True if a row follows the row before it on its stream although that one still runs when the

@@ -399,6 +399,27 @@ fn without_sync_rows_the_wait_is_inferred_also_where_it_did_not_delay() {
     }
 }
 
+/// A stream that waits for an event while the device runs nothing of the trace waits for work from
+/// before the recording; without the event, nothing shows that.
+#[test]
+fn an_event_from_before_the_recording_holds_up_the_first_row_of_a_stream() {
+    for (has_wait, delay) in [(true, "boundary"), (false, "unexplained wait")] {
+        let mut draw = TraceBuilder::default();
+        let main = draw.thread();
+        draw.launch(main, (0, 5_000), SEVEN, "a", (6_000, 8_000));
+        if has_wait {
+            draw.call(main, "hipStreamWaitEvent", (10_000, 11_000), None);
+            draw.call(main, "hipEventDestroy", (12_000, 13_000), None);
+        }
+        draw.launch(main, (20_000, 25_000), TWENTY, "b", (900_000, 910_000));
+        assert_eq!(
+            delays(&alone(&draw)),
+            [format!("{delay} -> b")],
+            "{has_wait}"
+        );
+    }
+}
+
 #[test]
 fn records_and_waits_that_are_captured_in_a_graph_order_nothing_yet() {
     let mut draw = TraceBuilder::default();

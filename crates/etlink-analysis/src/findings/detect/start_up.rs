@@ -10,7 +10,7 @@ use crate::findings::text::sum_ns;
 use crate::findings::view::RankView;
 use crate::{median_ns, python_line};
 use etlink_link::NodeKind;
-use etlink_model::{CallIdx, OpIdx};
+use etlink_model::{CallIdx, OpIdx, RowKind};
 use etlink_replay::GraphEdits;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -40,6 +40,35 @@ const LEAST_CONTEXT_NS: i64 = 20_000_000;
 /// Minimum ratio of the first step's allocations to the usual ones at which it fills the
 /// allocator's cache.
 const MORE_ALLOCATION: i64 = 2;
+
+/// Marks the outermost ops that mostly wait in a copy for earlier work of its stream: that lasts as long
+/// as the work does. O(rows).
+fn copies_wait(view: &RankView<'_>, outermost: &[OpIdx]) -> Vec<bool> {
+    let trace = view.trace;
+    let rows = &trace.device.rows;
+    let mut waits = vec![false; outermost.len()];
+    // begin of the launch call, and end, of the last row of each stream
+    let mut last = vec![None; trace.device.queues.len()];
+    for row in 0..rows.len() {
+        let Some(call) = trace.row_call[row].get() else {
+            continue;
+        };
+        let span = view.call_span(call);
+        let before = last[rows.queue[row].index()].replace((span.start, rows.start[row].0));
+        let Some((launched, started)) = before else {
+            continue;
+        };
+        let op = trace.call_op[call.index()].get();
+        let outer = op.and_then(|op| outermost[op.index()].get());
+        if let (RowKind::Memcpy, Some(outer)) = (rows.kind[row], outer) {
+            let of_op = view.op_span(outer);
+            let waited = started.min(span.end).saturating_sub(span.start);
+            let is_main = waited as f64 > HALF * of_op.end.saturating_sub(of_op.start) as f64;
+            waits[outer.index()] |= launched < span.start && is_main;
+        }
+    }
+    waits
+}
 
 /// Returns the calls that belong to the start of the process. O(ops + calls) on first use.
 pub(crate) fn start_up<'v, 't>(view: &'v RankView<'t>) -> &'v StartUp<'t> {
@@ -73,10 +102,12 @@ impl<'t> StartUp<'t> {
         let mut by_name: FxHashMap<&str, Vec<OpIdx>> = FxHashMap::default();
         let mut names = vec![];
         let context = context_op(view, outermost);
+        let waits = copies_wait(view, outermost);
         for (op, outer) in (0..).map(OpIdx).zip(outermost) {
             let name = view.op_name(op);
             // Input and collectives wait for others, at any time.
-            if *outer != op || view.is_input_op(op) || is_communication_op(name) {
+            let is_wait = view.is_input_op(op) || is_communication_op(name) || waits[op.index()];
+            if *outer != op || is_wait {
                 continue;
             }
             let of_name = by_name.entry(name).or_default();
