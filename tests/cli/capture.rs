@@ -127,6 +127,22 @@ fn a_folder_of_captures_beside_the_trace_is_found() {
     assert_eq!(unused("ops run/rank0.json"), 1);
     tool.run("ops replay.json --capture run/capture_traces")
         .exits(0);
+    // the trace itself may be in the folder; one without captures is refused, and so is a loss
+    tool.file("other/replay.json", tool.read("replay.json"));
+    assert_eq!(ops("ops other/replay.json --capture other").0, carried);
+    std::fs::create_dir(tool.path("empty")).expect("makes a folder");
+    for folder in ["empty", "run/capture_traces/notes.txt"] {
+        tool.run(&format!("ops replay.json --capture {folder}"))
+            .exits(2);
+    }
+    tool.run("link --device run/rank0.json -o run/capture_traces/bs32.json --overwrite")
+        .exits(2);
+    let of_other = String::from_utf8(capture).expect("text");
+    let stated = r#"{"distributedInfo": {"rank": 1, "world_size": 2}, "#;
+    tool.file("ranks/1.json", of_other.replacen('{', stated, 1));
+    let with_rank = "link --device replay.json --rank 0 --capture";
+    tool.run(&format!("{with_rank} ranks")).exits(2);
+    tool.run(&format!("{with_rank} ranks/1.json")).exits(0);
 }
 
 #[test]

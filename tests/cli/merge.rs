@@ -477,8 +477,8 @@ fn damaged_traces_are_named_beside_cycles_that_lack_some() {
         ),
         (
             &[1, 2],
-            "2 files, such as host_10.1.pt.trace.json, are an unknown kind of file: they may be \
-             damaged, and one of them the device trace that rank 1 lacks",
+            "2 files, such as host_10.1.pt.trace.json, are an unknown kind of file: one may be \
+             damaged, and the device trace that rank 1 lacks",
         ),
     ] {
         let tool = Tool::new();

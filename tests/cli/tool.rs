@@ -12,10 +12,10 @@ pub fn every_call_fails() -> bool {
     std::env::var_os("ETLINK_EVERY_CALL").is_some()
 }
 
-/// Numbers of the calls to fail in turn: the first ones, then every eighth, without end.
+/// Numbers of the calls to fail in turn: the first ones, then every sixteenth, without end.
 pub fn failing_numbers() -> impl Iterator<Item = u32> {
     const FIRST: u32 = 12;
-    let step = if every_call_fails() { 1 } else { 8 };
+    let step = if every_call_fails() { 1 } else { 16 };
     (1..=FIRST).chain((FIRST + step..).step_by(step as usize))
 }
 

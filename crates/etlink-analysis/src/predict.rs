@@ -226,19 +226,25 @@ fn changed_work(host: &HostTrace, ended: &EndedCall<'_>, sizes: &Sizes) -> Chang
     }
     let read = changed_text(&call.inputs, &call.shapes, sizes);
     let written = changed_text(ended.outputs, ended.output_shapes, sizes);
+    let new = work_of(host, call, [&read, &written]);
+    if new.formula == old.formula {
+        return ChangedWork { old, new };
+    }
+    // works by two formulas have no ratio
+    let bytes = |shapes| {
+        let (read, written) = arguments_of(host, call, shapes);
+        work_or_bytes(RooflineWork::default(), &read, &written)
+    };
     ChangedWork {
-        old,
-        new: work_of(host, call, [&read, &written]),
+        old: bytes(old_shapes),
+        new: bytes([&read, &written]),
     }
 }
 
 /// Returns the work of a call with these shapes of its inputs and outputs, list text.
-fn work_of(host: &HostTrace, call: &Call<'_>, [inputs, outputs]: [&str; 2]) -> RooflineWork {
-    let node = call.node;
-    let (given, returned) = (&host.nodes.inputs[node], &host.nodes.outputs[node]);
-    let (mut read, mut written) = (TensorShapes::default(), TensorShapes::default());
-    read.read(inputs, host.names.get(given.types));
-    written.read(outputs, host.names.get(returned.types));
+fn work_of(host: &HostTrace, call: &Call<'_>, shapes: [&str; 2]) -> RooflineWork {
+    let (read, written) = arguments_of(host, call, shapes);
+    let given = &host.nodes.inputs[call.node];
     let values = std::str::from_utf8(host.span(given.values)).unwrap_or("");
     let arguments = OpArguments {
         inputs: &read,
@@ -247,6 +253,23 @@ fn work_of(host: &HostTrace, call: &Call<'_>, [inputs, outputs]: [&str; 2]) -> R
     };
     let work = work_from_shapes(call.full_name, arguments);
     work_or_bytes(work, &read, &written)
+}
+
+/// Returns the tensors of a call's inputs and outputs with these shapes, list text.
+fn arguments_of(
+    host: &HostTrace,
+    call: &Call<'_>,
+    [inputs, outputs]: [&str; 2],
+) -> (TensorShapes, TensorShapes) {
+    let types = [
+        &host.nodes.inputs[call.node],
+        &host.nodes.outputs[call.node],
+    ];
+    let [given, returned] = types.map(|arguments| host.names.get(arguments.types));
+    let (mut read, mut written) = (TensorShapes::default(), TensorShapes::default());
+    read.read(inputs, given);
+    written.read(outputs, returned);
+    (read, written)
 }
 
 /// Returns the bytes of all arguments for an op whose work is not known.

@@ -99,7 +99,7 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
             &traces.metrics,
             &traces.graph,
         ];
-        let of_rank = of_rank.into_iter().flatten().chain(&traces.captures);
+        let of_rank = of_rank.into_iter().flatten().chain(&traces.captures.paths);
         not_copied.extend(of_rank.map(|path| path.display().to_string()));
         for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
             if let Some(path) = path {

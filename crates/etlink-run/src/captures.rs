@@ -1,129 +1,177 @@
 //! Traces recorded while the graphs of a device were captured.
 
 use crate::device_readers::expect_device;
+use crate::discover::rank_in_name;
 use crate::error::RunError;
-use crate::file_error::{FileAction, FileContext};
+use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::job::read_device;
 use crate::storage::{self, is_url};
-use crate::{Progress, is_folder, text};
+use crate::text::{self, file_name};
+use crate::{Progress, is_folder};
 use etlink_link::{GraphCaptures, LinkedTrace};
-use etlink_model::{Diagnostic, diagnostic};
+use etlink_model::{Failure, GlobalRank, diagnostic};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Name of the folder beside device traces that has the traces of captures, of all ranks.
 pub(crate) const CAPTURE_FOLDER: &str = "capture_traces";
 
-/// Returns the traces that a path names: itself, or the files of a folder, by name.
-///
-/// # Errors
-/// Fails if the folder cannot be listed.
-pub fn capture_traces(path: &Path) -> Result<Vec<PathBuf>, RunError> {
-    if !is_folder(path) {
-        return Ok(vec![path.to_owned()]);
-    }
-    let entries = storage::list(path).with_path(FileAction::ReadFolder, path)?;
-    let files = entries.into_iter().filter(|entry| entry.may_be_file());
-    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path).collect();
-    paths.sort();
-    Ok(paths)
+/// Traces of the captures of a rank's graphs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureFiles {
+    /// The trace, or the files of a folder.
+    pub paths: Vec<PathBuf>,
+    /// Folder that was asked for, or that was found.
+    folder: Option<PathBuf>,
+    /// True if the user named the trace or the folder.
+    is_asked: bool,
 }
 
-/// Returns the traces of the folder of captures beside a device trace on disk; empty without it.
-pub(crate) fn captures_beside(device: &Path) -> Vec<PathBuf> {
-    let folder = device.with_file_name(CAPTURE_FOLDER);
-    if is_url(device) || device == Path::new("-") || !is_folder(&folder) {
-        return vec![];
-    }
-    // nobody asked for these
-    capture_traces(&folder).unwrap_or_default()
-}
-
-/// Returns true if a trace was found by the name of its folder, and not asked for.
-pub(crate) fn is_found_capture(path: &Path) -> bool {
-    let folder = path.parent().and_then(Path::file_name);
-    folder.is_some_and(|name| name == CAPTURE_FOLDER)
-}
-
-/// Traces of captures, opened.
-#[derive(Default)]
-pub(crate) struct OpenedCaptures<'p> {
-    traces: Vec<(&'p Path, InputFile)>,
-    /// Traces that nobody asked for and that are unusable.
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl<'p> OpenedCaptures<'p> {
-    /// Opens the traces.
+impl CaptureFiles {
+    /// Returns the traces that the user names for a device trace: a file, or the files of a folder.
+    /// Without a name, those of a folder `capture_traces` beside the device trace, if it is on a disk.
     ///
     /// # Errors
-    /// Fails if a trace that was asked for cannot be opened or is no device trace.
-    pub(crate) fn open(paths: &'p [PathBuf], progress: &Progress) -> Result<Self, RunError> {
-        let mut opened = OpenedCaptures::default();
-        let mut failed = vec![];
-        for path in paths {
-            let input = input::open(path, progress).map_err(|error| (true, error));
-            let input = input.and_then(|input| match expect_device(&input, WantedTrace::Capture) {
-                Ok(()) => Ok(input),
-                Err(error) => Err((input.kind != InputKind::Unknown, error)),
+    /// Fails if a named folder cannot be listed or is empty.
+    pub fn of_trace(named: Option<&Path>, device: &Path) -> Result<CaptureFiles, RunError> {
+        let Some(path) = named else {
+            let folder = device.with_file_name(CAPTURE_FOLDER);
+            if is_url(device) || device == Path::new("-") || !is_folder(&folder) {
+                return Ok(CaptureFiles::default());
+            }
+            // nobody asked for these
+            return Ok(CaptureFiles::of_folder(&folder).unwrap_or_default());
+        };
+        if !is_folder(path) {
+            return Ok(CaptureFiles {
+                paths: vec![path.to_owned()],
+                folder: None,
+                is_asked: true,
             });
-            match input {
-                Ok(input) => opened.traces.push((path, input)),
-                Err((is_trace, error)) => failed.push((path, is_trace, error)),
-            }
         }
-        for (path, is_trace, error) in failed {
-            // engines write lists beside the traces
-            if !is_trace && !opened.traces.is_empty() {
-                continue;
-            }
-            if !is_found_capture(path) {
-                return Err(error);
-            }
-            opened.diagnostics.push(unused_capture(path, &error));
+        let mut files = CaptureFiles::of_folder(path)?;
+        files.paths.retain(|path| path != device);
+        files.is_asked = true;
+        if files.paths.is_empty() {
+            let what = " has no traces of captures";
+            return Err(Failure::about(path.display(), what).into());
         }
-        Ok(opened)
+        Ok(files)
     }
 
-    /// Reads the captures of the graphs of a trace's rank; `None` if no trace has any. A trace in the
-    /// folder of captures may be of another rank.
+    /// Returns the files of a folder of captures, by name.
     ///
     /// # Errors
-    /// Fails if a trace cannot be read, or one that was asked for has no capture.
+    /// Fails if the folder cannot be listed.
+    pub(crate) fn of_folder(folder: &Path) -> Result<CaptureFiles, FileError> {
+        let entries = storage::list(folder).with_path(FileAction::ReadFolder, folder)?;
+        let files = entries.into_iter().filter(|entry| entry.may_be_file());
+        let mut paths: Vec<PathBuf> = files.map(|entry| entry.path).collect();
+        paths.sort();
+        Ok(CaptureFiles {
+            paths,
+            folder: Some(folder.to_owned()),
+            is_asked: false,
+        })
+    }
+
+    /// Opens a trace that the user names, so that a wrong one fails before gigabytes are read.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be opened or is no device trace.
+    pub(crate) fn open_named(&self, progress: &Progress) -> Result<Option<InputFile>, RunError> {
+        match (&self.folder, self.paths.first()) {
+            (None, Some(path)) => Ok(Some(open(path, progress)?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the captures of the graphs of a trace's rank; `None` if no trace has any. `named` is the
+    /// trace that [`CaptureFiles::open_named`] opened. A folder may have traces of other ranks, and
+    /// files that are no traces.
+    ///
+    /// # Errors
+    /// Fails if the user's trace, or all files of the user's folder, have no capture of the rank.
     pub(crate) fn read(
-        self,
-        threads: usize,
+        &self,
+        named: Option<InputFile>,
+        (threads, progress): (usize, &Progress),
         trace: &mut LinkedTrace,
     ) -> Result<Option<GraphCaptures>, RunError> {
-        trace.report.diagnostics.extend(self.diagnostics);
         let mut captures = GraphCaptures::default();
-        let mut has_any = false;
-        for (path, input) in self.traces {
-            let name = input.name.clone();
-            let capture = read_device(input, threads, true)?;
-            let is_of_other = capture.header.rank.is_some()
-                && trace.report.rank.is_some()
-                && capture.header.rank != trace.report.rank;
-            if is_of_other && is_found_capture(path) {
-                continue;
-            }
-            let Err(cause) = captures.add(&capture) else {
-                has_any = true;
-                continue;
-            };
-            let error = RunError::unreadable(name, cause);
-            if !is_found_capture(path) {
-                return Err(error);
-            }
-            let note = unused_capture(path, &error);
-            trace.report.diagnostics.push(note);
+        if let Some(input) = named {
+            add(&mut captures, input, threads, None)?;
+            return Ok(Some(captures));
         }
-        Ok(has_any.then_some(captures))
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
+        let rank = trace.report.rank;
+        let (mut is_used, mut failed) = (false, vec![]);
+        for path in &self.paths {
+            let stated = rank_in_name(&file_name(path)).map(|(rank, _)| GlobalRank(rank));
+            if differs(stated, rank) {
+                continue;
+            }
+            match open(path, progress) {
+                Ok(input) => match add(&mut captures, input, threads, rank) {
+                    Ok(is_added) => is_used |= is_added,
+                    Err(error) => failed.push((path, error)),
+                },
+                // engines write lists beside the traces
+                Err(_) if is_unknown(path, progress) => {}
+                Err(error) => failed.push((path, error)),
+            }
+        }
+        if self.is_asked && !is_used {
+            let first = failed.into_iter().next();
+            return Err(first.map_or_else(|| no_capture(folder, rank), |(_, error)| error));
+        }
+        for (path, error) in failed {
+            let why = text::error_chain(&error);
+            let note = diagnostic!(CaptureUnused, "{why}: it adds nothing");
+            trace.report.diagnostics.push(note.of_file(path.display()));
+        }
+        Ok(is_used.then_some(captures))
     }
 }
 
-/// Returns the fact that a trace in the folder of captures is of no use.
-fn unused_capture(path: &Path, error: &RunError) -> Diagnostic {
-    let why = text::error_chain(error);
-    diagnostic!(CaptureUnused, "{why}: it adds nothing").of_file(path.display())
+fn open(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
+    let input = input::open(path, progress)?;
+    expect_device(&input, WantedTrace::Capture)?;
+    Ok(input)
+}
+
+fn is_unknown(path: &Path, progress: &Progress) -> bool {
+    input::open(path, progress).is_ok_and(|input| input.kind == InputKind::Unknown)
+}
+
+/// Adds the captures of a trace. Returns false if it states another rank.
+fn add(
+    captures: &mut GraphCaptures,
+    input: InputFile,
+    threads: usize,
+    rank: Option<GlobalRank>,
+) -> Result<bool, RunError> {
+    let name = input.name.clone();
+    let capture = read_device(input, threads, true)?;
+    if differs(capture.header.rank, rank) {
+        return Ok(false);
+    }
+    captures
+        .add(&capture)
+        .map_err(|cause| RunError::unreadable(name, cause))?;
+    Ok(true)
+}
+
+/// Returns true if two ranks are known and differ.
+fn differs(a: Option<GlobalRank>, b: Option<GlobalRank>) -> bool {
+    a.is_some() && b.is_some() && a != b
+}
+
+fn no_capture(folder: &Path, rank: Option<GlobalRank>) -> RunError {
+    let whose = rank.map_or(String::new(), |rank| format!(" of rank {rank}"));
+    let what = format!(" has no trace of a capture{whose}");
+    Failure::about(folder.display(), what).into()
 }

@@ -11,6 +11,8 @@
 
 mod axes;
 mod candidate;
+
+pub(crate) use candidate::rank_in_name;
 mod copies;
 mod dumps;
 mod layouts;
@@ -26,7 +28,7 @@ pub use crate::run_files::{
     FlightFile, FlightFolder, ManifestEntry, RankFiles, RunFiles, unreadable_file,
 };
 
-use crate::captures::{CAPTURE_FOLDER, capture_traces};
+use crate::captures::{CAPTURE_FOLDER, CaptureFiles};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{InputKind, is_nsys_report, is_nsys_table};
@@ -42,14 +44,13 @@ use copies::leave_out_copies;
 use dumps::DumpNames;
 use etlink_model::{Diagnostic, diagnostic};
 use layouts::{join_folders, rank_of_folder};
-pub(crate) use logs::without_packed_logs;
-pub use logs::{LogFiles, ignored_note};
+pub use logs::ignored_note;
 use measured::{StrayMeasurements, give_metrics};
 use recorded::{RUNS_APART_NS, separate_processes};
 use recordings::{RankCandidates, split_cycles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use twins::without_packed_twins;
+pub(crate) use twins::without_packed_twins;
 use unexported::{Unexported, note_reports};
 
 /// Finds the runs in `root` and its subfolders, in order of their paths. Unreadable subfolders and
@@ -143,16 +144,19 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
             Err(error) => return Err(error.into()),
         };
         let (mut files, mut written, mut packed) = (vec![], vec![], vec![]);
-        let mut captures = vec![];
+        let mut captures = CaptureFiles::default();
         let mut has_tables = false;
         let mut dumps = DumpNames::default();
         for entry in entries {
             let path = entry.path.clone();
+            if entry.name() == CAPTURE_FOLDER && storage::is_folder(&path) {
+                match CaptureFiles::of_folder(&path) {
+                    Ok(files) => captures = files,
+                    Err(error) => unreadable.push(error),
+                }
             // skips links to folders, which may form cycles
-            if entry.is_folder {
-                if entry.name() == CAPTURE_FOLDER {
-                    captures = capture_traces(&path)?;
-                } else if !is_work_folder(&path)? {
+            } else if entry.is_folder {
+                if !is_work_folder(&path)? {
                     folders.push(folder.join(entry.name()));
                 }
             } else if entry.name().as_encoded_bytes().starts_with(b"._") {
@@ -528,7 +532,7 @@ fn sort_out(
     });
     let Some(split) = split else {
         fill_run(&mut run, by_rank, loose, facts.listed.as_ref(), &facts);
-        let lacking = LackingTraces::of_run(&run);
+        let lacking = lacking_devices(&run);
         note_unknown(unknown, &mut run, lacking);
         if !run.ranks.is_empty() {
             give_metrics(&mut run, std::mem::take(&mut metrics));
@@ -555,7 +559,7 @@ fn sort_out(
         dumps::pair_dumps(&mut own, &dumps);
         runs.push(own);
     }
-    let lacking = LackingTraces::of_cycles(&runs);
+    let lacking = lacking_in_cycles(&runs);
     if let Some(first) = runs.first_mut() {
         note_unknown(unknown, first, lacking);
         for file in metrics {
@@ -595,7 +599,7 @@ fn give_folder_rank(place: &Path, candidates: &mut [TraceCandidate]) {
 
 /// Adds notes on files of unknown kind, such as those with a damaged beginning, to a run.
 /// `lacking`: missing traces that a damaged file may be.
-fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<LackingTraces>) {
+fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<String>) {
     let what = InputKind::Unknown.describe();
     // such folders also contain settings and scripts
     let is_named_so = |name: &str| name.contains("trace") || name.contains("kineto");
@@ -609,7 +613,6 @@ fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<Lackin
     let (Some(first), Some(lacking)) = (traces.first(), lacking) else {
         return;
     };
-    let lacking = lacking.describe(traces.len());
     run.diagnostics.push(match traces.len() {
         1 => diagnostic!(
             FileUnknown,
@@ -617,56 +620,34 @@ fn note_unknown(unknown: Vec<String>, run: &mut RunFiles, lacking: Option<Lackin
         ),
         several => diagnostic!(
             FileUnknown,
-            "{several} files, such as {first}, are {what}: they may be damaged, and {lacking}"
+            "{several} files, such as {first}, are {what}: one may be damaged, and {lacking}"
         ),
     });
 }
 
-/// Missing traces, which damaged files may be.
-enum LackingTraces {
-    /// The device traces of these ranks, which only have a host trace.
-    Devices(Vec<String>),
-    /// A trace of a rank in a cycle, if another cycle has one of that rank.
-    OfCycles,
+/// Describes the missing traces of a run, which damaged files may be; `None` if it has all.
+fn lacking_devices(run: &RunFiles) -> Option<String> {
+    let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
+    let lacking = run.ranks.iter().filter(lacks_device);
+    let lacking: Vec<&String> = lacking.map(|rank| &rank.label).collect();
+    let names = text::first_ranks(&lacking);
+    match lacking.len() {
+        0 => None,
+        1 => Some(format!("the device trace that rank {names} lacks")),
+        _ => Some(format!("a device trace that one of ranks {names} lacks")),
+    }
 }
 
-impl LackingTraces {
-    /// Returns the missing traces of a run; `None` if it has all.
-    fn of_run(run: &RunFiles) -> Option<LackingTraces> {
-        let lacks_device = |rank: &&RankFiles| rank.host.is_some() && rank.device.is_none();
-        let lacking = run.ranks.iter().filter(lacks_device);
-        let lacking: Vec<String> = lacking.map(|rank| rank.label.clone()).collect();
-        (!lacking.is_empty()).then_some(LackingTraces::Devices(lacking))
-    }
-
-    /// Returns the missing traces of the cycles in one folder; `None` if they have all.
-    fn of_cycles(cycles: &[RunFiles]) -> Option<LackingTraces> {
-        let ranks = |run: &RunFiles| -> BTreeSet<Option<i64>> {
-            run.ranks.iter().map(|found| found.rank).collect()
-        };
-        let mut pairs = cycles.windows(2);
-        let are_unequal = pairs.any(|pair| ranks(&pair[0]) != ranks(&pair[1]));
-        // a rank without any device trace lacks it in the first cycle as well
-        let of_first = cycles.first().and_then(LackingTraces::of_run);
-        of_first.or(are_unequal.then_some(LackingTraces::OfCycles))
-    }
-
-    /// Describes what `files` damaged files may be.
-    fn describe(&self, files: usize) -> String {
-        match (self, files) {
-            (LackingTraces::OfCycles, 1) => "a trace that one of the cycles lacks".to_owned(),
-            (LackingTraces::OfCycles, _) => "traces that some of the cycles lack".to_owned(),
-            (LackingTraces::Devices(ranks), files) => {
-                let names = text::first_ranks(ranks);
-                match (ranks.len(), files) {
-                    (1, 1) => format!("the device trace that rank {names} lacks"),
-                    (1, _) => format!("one of them the device trace that rank {names} lacks"),
-                    (_, 1) => format!("one of the device traces that ranks {names} lack"),
-                    _ => format!("device traces that ranks {names} lack"),
-                }
-            }
-        }
-    }
+/// Describes the missing traces of the cycles in one folder; `None` if they have all.
+fn lacking_in_cycles(cycles: &[RunFiles]) -> Option<String> {
+    let ranks = |run: &RunFiles| -> BTreeSet<Option<i64>> {
+        run.ranks.iter().map(|found| found.rank).collect()
+    };
+    let mut pairs = cycles.windows(2);
+    let are_unequal = pairs.any(|pair| ranks(&pair[0]) != ranks(&pair[1]));
+    // a rank without any device trace lacks it in the first cycle as well
+    let of_first = cycles.first().and_then(lacking_devices);
+    of_first.or(are_unequal.then(|| "a trace that one of the cycles lacks".to_owned()))
 }
 
 /// Pairs the traces of each rank.

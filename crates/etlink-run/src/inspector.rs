@@ -1,22 +1,23 @@
 //! Logs of NCCL's inspector: finds them in a folder, and adds their data to traces.
 
 use crate::Progress;
-use crate::discover::{LogFiles, search_folders, without_packed_logs};
+use crate::discover::{search_folders, without_packed_twins};
 use crate::error::RunError;
 use crate::input::{self, InputFile, InputKind, WantedTrace};
 use crate::text;
 use etlink_formats::nccl_inspector::{InspectorLog, InspectorMatches, add_collectives};
 use etlink_model::{DeviceTrace, Diagnostic, diagnostic};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Finds the logs in `root` and its subfolders, sorted. Skips unreadable subfolders.
+/// Finds the logs in `root` and its subfolders, sorted, with notes on files that are left out. Skips
+/// unreadable subfolders.
 ///
 /// # Errors
 /// Fails if `root` cannot be read, or files in it are being replaced.
-pub fn find_logs(root: &Path) -> Result<LogFiles, RunError> {
+pub fn find_logs(root: &Path) -> Result<(Vec<PathBuf>, Vec<Diagnostic>), RunError> {
     let mut logs = search_folders(root)?.logs;
     logs.sort();
-    Ok(without_packed_logs(&logs))
+    Ok(without_packed_twins(logs))
 }
 
 /// Adds data from the log of its process to the collectives of a trace. Returns notes. An unreadable

@@ -4,7 +4,7 @@ pub use crate::perfetto::PerfettoCounts;
 
 use crate::Progress;
 use crate::cancel::Cancelled;
-use crate::captures::OpenedCaptures;
+use crate::captures::CaptureFiles;
 use crate::device_readers::{expect_device, read_device_trace};
 use crate::error::RunError;
 use crate::flight;
@@ -46,7 +46,7 @@ pub struct LinkJob {
     /// Process in the device trace's file; `None` for the only one.
     pub process: Option<i64>,
     /// Device traces of the captures of the rank's graphs.
-    pub captures: Vec<PathBuf>,
+    pub captures: CaptureFiles,
     /// Dump of the rank's flight recorder.
     pub flight: Option<PathBuf>,
     /// Log of NCCL's inspector of the rank's process.
@@ -256,9 +256,8 @@ pub(crate) fn link_opened(
     progress: &Progress,
 ) -> Result<(LinkedTrace, JobReport), RunError> {
     let mut stopwatch = Stopwatch(Instant::now());
-    // capture traces are opened first: a wrong file fails before gigabytes are read
     progress.phase("reading");
-    let captures = OpenedCaptures::open(&job.captures, progress)?;
+    let named_capture = job.captures.open_named(progress)?;
     let JobTraces {
         host,
         mut device,
@@ -288,7 +287,8 @@ pub(crate) fn link_opened(
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     // read only now, when linking has freed its working memory
-    let captures = captures.read(job.threads, &mut trace)?;
+    let reading = (job.threads, progress);
+    let captures = job.captures.read(named_capture, reading, &mut trace)?;
     read += stopwatch.lap();
     if let Some(captures) = captures {
         etlink_link::carry_captured_ops(&mut trace, captures);
@@ -300,6 +300,7 @@ pub(crate) fn link_opened(
         device: job.device.display().to_string(),
         captures: job
             .captures
+            .paths
             .iter()
             .map(|path| path.display().to_string())
             .collect(),

@@ -130,7 +130,7 @@ impl JoinedRun {
         let note = diagnostic!(
             StartSkew,
             "start skew: {} of {} waited for a rank whose recording began later (longest{}: {} {}, {}, for \
-             rank {}): mean kernel times and bandwidths leave these waits out",
+             rank {}): means and bandwidths leave these waits out",
             apart.len(),
             text::count(skews.len() as u64, "communication"),
             if is_most_of_all { "" } else { " of these" },

@@ -93,7 +93,7 @@ pub mod text;
 pub mod workloads;
 
 pub use cancel::{Cancellation, Cancelled};
-pub use captures::capture_traces;
+pub use captures::CaptureFiles;
 pub use error::{RunError, remedy_of};
 pub use file_error::{FileAction, FileError};
 pub use file_kind::is_folder;

@@ -116,7 +116,7 @@ pub(crate) fn cached_result<V: BorshSerialize + BorshDeserialize>(
     let paths = [&files.host, &files.device];
     let more = [&files.flight, &files.inspector, &files.metrics];
     let paths = paths.into_iter().chain(more).chain([&files.graph]);
-    let paths = paths.flatten().chain(&files.captures);
+    let paths = paths.flatten().chain(&files.captures.paths);
     // a written graph is read with its list of groups
     let graph = files.graph.as_ref().or(files.device.as_ref());
     let groups = graph.map(|graph| graph.with_file_name(file::GROUPS));

@@ -6,7 +6,7 @@
 
 use crate::Progress;
 use crate::cancel::Cancellation;
-use crate::captures::capture_traces;
+use crate::captures::CaptureFiles;
 use crate::discover::{self, RankFiles, RunFiles, discover};
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext};
@@ -77,7 +77,7 @@ pub struct RankTraces {
     /// Device trace.
     pub device: PathBuf,
     /// Device traces recorded while the rank's graphs were captured.
-    pub captures: Vec<PathBuf>,
+    pub captures: CaptureFiles,
     /// Measurements next to the traces: metrics of kernels, latencies of requests, a workload card.
     pub measurements: Vec<PathBuf>,
 }
@@ -86,7 +86,7 @@ impl RankTraces {
     /// Returns the paths of all given traces.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let host = self.host.iter();
-        host.chain([&self.device]).chain(&self.captures)
+        host.chain([&self.device]).chain(&self.captures.paths)
     }
 }
 
@@ -146,7 +146,7 @@ impl RunSource {
         Ok(RunSource::Rank(RankTraces {
             host: host.map(Path::to_owned),
             device: path.to_owned(),
-            captures: capture.map_or(Ok(vec![]), capture_traces)?,
+            captures: CaptureFiles::of_trace(capture, path)?,
             measurements: measurements.to_vec(),
         }))
     }
@@ -255,18 +255,11 @@ impl RunOptions {
         let asked = self.ranks.as_ref()?;
         let known: Option<BTreeSet<i64>> = run.ranks.iter().map(|files| files.rank).collect();
         let known = known?;
-        let asked = asked.iter().map(i64::from);
-        let mut missing: Vec<i64> = vec![];
-        for rank in asked.filter(|rank| !known.contains(rank)) {
-            // a range can be long, but a note names only the first few
-            if missing.len() == MOST_NAMED {
-                break;
-            }
-            if !missing.contains(&rank) {
-                missing.push(rank);
-            }
-        }
-        missing.sort_unstable();
+        let missing = asked.iter().map(i64::from);
+        let missing = missing.filter(|rank| !known.contains(rank));
+        // a range can be long, but a note names only the first few
+        let missing: BTreeSet<i64> = missing.take(MOST_NAMED).collect();
+        let missing: Vec<i64> = missing.into_iter().collect();
         let name = match &missing[..] {
             [] => return None,
             [one] => format!("rank {one}"),
@@ -1270,7 +1263,10 @@ pub fn thread_count(threads: usize) -> usize {
 fn find_runs(source: &RunSource, traces_only: bool) -> Result<Vec<RunFiles>, RunError> {
     match source {
         RunSource::Folder(folder) => find_in_folder(folder, traces_only),
-        RunSource::File(path) => Ok(vec![RunFiles::one_rank(None, path, &[])]),
+        RunSource::File(path) => {
+            let captures = CaptureFiles::of_trace(None, path)?;
+            Ok(vec![RunFiles::one_rank(None, path, captures)])
+        }
         RunSource::Rank(traces) => find_traces(traces),
         RunSource::Files(paths) => {
             let runs = discover::sort_out_files(paths.clone())?;
@@ -1299,7 +1295,7 @@ fn find_traces(traces: &RankTraces) -> Result<Vec<RunFiles>, RunError> {
         captures,
         measurements,
     } = traces;
-    let mut run = RunFiles::one_rank(host.as_deref(), device, captures);
+    let mut run = RunFiles::one_rank(host.as_deref(), device, captures.clone());
     let (metrics, others) = sort_measurements(measurements)?;
     for rank in &mut run.ranks {
         rank.metrics.clone_from(&metrics);
@@ -1421,7 +1417,7 @@ fn rank_memory(run: &RunFiles, place: usize, ranks: usize, options: &RunOptions)
         .iter()
         .filter(|other| other.device == files.device);
     // captures are read one after the other
-    let captures = files.captures.iter();
+    let captures = files.captures.paths.iter();
     let largest = captures.max_by_key(|path| unpacked_size(path).unwrap_or(0));
     let mut memory = RankMemory::of(host, device).and(largest.map(PathBuf::as_path));
     memory = memory.for_work(options.work);

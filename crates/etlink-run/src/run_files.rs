@@ -1,6 +1,6 @@
 //! Files of a run and of its ranks, as discovered.
 
-use crate::captures::captures_beside;
+use crate::captures::CaptureFiles;
 use crate::file_error::FileError;
 use crate::graphs::GraphSet;
 use crate::measurements::MeasurementFile;
@@ -29,7 +29,7 @@ pub struct RankFiles {
     /// Process in the device trace's file, as identified there; `None` for the only one.
     pub process: Option<i64>,
     /// Device traces recorded while graphs were captured.
-    pub captures: Vec<PathBuf>,
+    pub captures: CaptureFiles,
     /// Dump of the rank's flight recorder, with descriptions of its collectives.
     pub flight: Option<PathBuf>,
     /// Log of NCCL's inspector of the rank's process.
@@ -101,7 +101,7 @@ impl RunFiles {
     }
 
     /// Returns a run of one rank, named after its device trace.
-    pub fn one_rank(host: Option<&Path>, device: &Path, captures: &[PathBuf]) -> RunFiles {
+    pub fn one_rank(host: Option<&Path>, device: &Path, captures: CaptureFiles) -> RunFiles {
         // the number of a descriptor would look like a rank
         let is_descriptor = ["/dev/fd", "/proc/self/fd"]
             .iter()
@@ -115,11 +115,7 @@ impl RunFiles {
             label,
             host: host.map(Path::to_owned),
             device: Some(device.to_owned()),
-            captures: if captures.is_empty() {
-                captures_beside(device)
-            } else {
-                captures.to_vec()
-            },
+            captures,
             manifest: ManifestEntry::of_trace(device),
             ..RankFiles::default()
         };

@@ -73,7 +73,6 @@ mod table;
 mod trace_cache;
 #[cfg(feature = "parquet")]
 mod trace_tables;
-mod unjoined;
 mod unreadable_files;
 mod workbook;
 mod written_files;

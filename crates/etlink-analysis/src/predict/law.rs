@@ -37,7 +37,9 @@ fn fixed_part(formula: RooflineFormula) -> DurationNs {
 /// Returns the part of the duration of an op with a formula of this name that no size changes, ns.
 pub(crate) fn fixed_ns(formula: &str) -> f64 {
     let ns = match formula {
-        "matmul" | "convolution" | "convolution_backward" => fixed_part(RooflineFormula::Matmul),
+        "matmul" | "experts" | "convolution" | "convolution_backward" => {
+            fixed_part(RooflineFormula::Matmul)
+        }
         _ if formula.contains("attention") => fixed_part(RooflineFormula::Attention),
         _ => fixed_part(RooflineFormula::Elementwise),
     };

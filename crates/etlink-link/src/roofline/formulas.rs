@@ -102,8 +102,11 @@ pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork 
         outputs,
         values,
     } = arguments;
-    if let Some(work) = library_work(name, inputs) {
-        return work;
+    if is_library_op(name) {
+        return library_work(name, inputs).unwrap_or(RooflineWork {
+            formula: RooflineFormula::Unknown,
+            ..RooflineWork::default()
+        });
     }
     let of_pytorch = name.strip_prefix("aten::");
     let whole = of_pytorch
@@ -312,9 +315,11 @@ fn packed_dims(
 /// Inductor calls `mm.out`, whose name in traces is that of `mm`.
 fn target_bytes(name: &str, inputs: &TensorShapes) -> Option<u64> {
     let place = match name {
-        "mm" | "bmm" | "matmul" | "mv" | "dot" => 2,
+        "mm" | "bmm" | "matmul" | "mv" | "dot" | "_int_mm" => 2,
         "linear" => 3,
         "addmm" | "baddbmm" | "addmv" => 5,
+        "_addmm_activation" => 6,
+        "_scaled_mm" => 8,
         _ => return None,
     };
     inputs.argument(place).map(|target| target.bytes())

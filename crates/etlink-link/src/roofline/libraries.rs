@@ -110,7 +110,6 @@ const WHOLE: &[WholeOp] = &[
         &[0],
         &[1],
     ),
-    whole("sgl_kernel::topk_softmax", Reduction, &[2], &[0, 1]),
     // its result, as large as the first argument, is no argument
     whole("aiter::rms_norm", Reduction, &[0, 1], &[0]),
     whole("aiter::rmsnorm2d_fwd", Reduction, &[0, 1], &[0]),

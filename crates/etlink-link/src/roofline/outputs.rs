@@ -224,7 +224,8 @@ pub(super) fn partly_read_bytes(
     let rows = index.elements().saturating_mul(per_index);
     let read = rows.saturating_mul(table.element_bytes);
     let offsets = if name.starts_with("_embedding_bag") {
-        inputs.argument(2)?.bytes()
+        let weights = inputs.argument(6).map_or(0, |weights| weights.bytes());
+        inputs.argument(2)?.bytes().saturating_add(weights)
     } else {
         0
     };

@@ -11,13 +11,34 @@ use super::{ArgumentValues, RooflineWork, TensorShapes};
 use crate::trace::LinkedTrace;
 use etlink_model::TimeNs;
 
-/// Sums over the sequences of a step.
+/// Sums over the sequences of a step: prompts, then sequences that are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct SequenceLengths {
+pub(super) struct SequenceLengths([LengthSums; 2]);
+
+/// Sums over sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct LengthSums {
+    /// Queries.
+    queries: u64,
     /// Keys.
     keys: u64,
     /// Pairs of queries and keys that a causal mask leaves.
     pairs: u64,
+}
+
+impl SequenceLengths {
+    /// Returns the sums over the sequences with this number of queries: of all, of the prompts, or of
+    /// the others. A graph's padded batch has none.
+    fn of_queries(self, queries: u64) -> Option<LengthSums> {
+        let [prompts, others] = self.0;
+        let all = LengthSums {
+            queries: prompts.queries.checked_add(others.queries)?,
+            keys: prompts.keys.checked_add(others.keys)?,
+            pairs: prompts.pairs.checked_add(others.pairs)?,
+        };
+        let kinds = [all, prompts, others];
+        kinds.into_iter().find(|sums| sums.queries == queries)
+    }
 }
 
 /// Steps that state the lengths of their sequences, by time.
@@ -36,20 +57,22 @@ impl StepLengths {
         StepLengths(steps.collect())
     }
 
-    /// Returns the lengths of the step at a time. O(log steps).
+    /// Returns the lengths of the step at a time. O(steps), mostly O(log steps).
     pub(super) fn at(&self, time: TimeNs) -> Option<SequenceLengths> {
-        let after = self.0.partition_point(|(start, _, _)| *start <= time);
-        let (_, end, lengths) = self.0.get(after.checked_sub(1)?)?;
-        (time < *end).then_some(*lengths)
+        let begun = self.0.partition_point(|(start, _, _)| *start <= time);
+        // the innermost range that has not ended
+        let mut latest = self.0.get(..begun)?.iter().rev();
+        let (_, _, lengths) = latest.find(|(_, end, _)| time < *end)?;
+        Some(*lengths)
     }
 }
 
 /// Parses the name of a step.
 fn sequence_lengths(name: &str) -> Option<SequenceLengths> {
     let rest = name.strip_prefix("execute_")?;
-    let mut sums = SequenceLengths::default();
-    for kind in ["context_", "generation_"] {
-        let (_, rest) = rest.split_once(kind)?;
+    let mut all = SequenceLengths::default();
+    for (kind, sums) in ["context_", "generation_"].iter().zip(&mut all.0) {
+        let (_, rest) = rest.split_once(*kind)?;
         let (text, _) = rest.split_once('(')?.1.split_once(')')?;
         let rest = text.strip_prefix("sq")?;
         let (queries, rest) = rest.split_once("sk")?;
@@ -60,10 +83,13 @@ fn sequence_lengths(name: &str) -> Option<SequenceLengths> {
         // the last query sees all keys, each earlier one sees one fewer
         let hidden = squares.checked_sub(queries)? / 2;
         let products: u64 = products.ok()?;
-        sums.keys = sums.keys.checked_add(keys.ok()?)?;
-        sums.pairs = sums.pairs.checked_add(products.checked_sub(hidden)?)?;
+        *sums = LengthSums {
+            queries,
+            keys: keys.ok()?,
+            pairs: products.checked_sub(hidden)?,
+        };
     }
-    Some(sums)
+    Some(all)
 }
 
 /// Places of an op's arguments.
@@ -72,8 +98,9 @@ struct PagedOp {
     query: u32,
     /// Pages of keys; of values in the next argument.
     keys: u32,
-    /// First of the two arguments that limit the keys of a query; -1 for no limit.
-    window: Option<u32>,
+    /// The flag of a causal mask, then two numbers that limit the keys of a query, -1 for no limit;
+    /// without it, queries are those of decoding.
+    mask: Option<u32>,
 }
 
 /// Returns the places of the arguments of an op whose windows are known. Layers of vLLM's
@@ -84,14 +111,14 @@ fn paged_op(name: &str) -> Option<PagedOp> {
         "aiter::mha_batch_prefill" => Some(PagedOp {
             query: 0,
             keys: 1,
-            window: Some(13),
+            mask: Some(12),
         }),
         // SGLang numbers the ops that it wraps for profiles
         _ if name.starts_with("sglang_profiler::attention_paged_attention_ragged") => {
             Some(PagedOp {
                 query: 2,
                 keys: 3,
-                window: None,
+                mask: None,
             })
         }
         _ => None,
@@ -111,10 +138,11 @@ pub(super) fn paged_work(
     lengths: SequenceLengths,
 ) -> Option<RooflineWork> {
     let op = paged_op(name)?;
-    if let Some(first) = op.window
-        && [first, first + 1].map(|number| values.integer(number)) != [Some(-1); 2]
-    {
-        return None;
+    if let Some(flag) = op.mask {
+        let windows = [flag + 1, flag + 2].map(|number| values.integer(number));
+        if values.flag(flag) != Some(true) || windows != [Some(-1); 2] {
+            return None;
+        }
     }
     let query = inputs.argument(op.query)?;
     let (keys, other) = (inputs.argument(op.keys)?, inputs.argument(op.keys + 1)?);
@@ -124,15 +152,16 @@ pub(super) fn paged_work(
     let (&[.., key_heads, _], &value_depth) = (keys.dims, other.dims.last()?) else {
         return None;
     };
+    let sums = lengths.of_queries(tokens)?;
     let both = depth.saturating_add(value_depth);
     let result = tokens.saturating_mul(heads).saturating_mul(value_depth);
-    let read = [lengths.keys, key_heads, both, keys.element_bytes];
+    let read = [sums.keys, key_heads, both, keys.element_bytes];
     let bytes = [
         query.bytes(),
         result.saturating_mul(query.element_bytes),
         read.into_iter().fold(1, u64::saturating_mul),
     ];
-    let operations = [2, heads, lengths.pairs, both];
+    let operations = [2, heads, sums.pairs, both];
     Some(RooflineWork {
         operations: operations.into_iter().fold(1, u64::saturating_mul),
         bytes: bytes.into_iter().fold(0, u64::saturating_add),
@@ -168,12 +197,18 @@ mod tests {
             "[[15360, 32, 128], [835874, 8, 128], [835874, 8, 128]]",
             &format!("[{half}, {half}, {half}]"),
         );
-        let windows = |first: i64| format!("[{}\"{first}\", \"-1\"]", r#""", "#.repeat(13));
+        let masked = |causal: &str, first: i64| {
+            format!(
+                "[{}\"{causal}\", \"{first}\", \"-1\"]",
+                r#""", "#.repeat(12)
+            )
+        };
         let name = "aiter::mha_batch_prefill";
         let of = |text: &str| paged_work(name, &inputs, ArgumentValues::new(text), prompts);
-        let found = of(&windows(-1)).expect("known");
+        let found = of(&masked("True", -1)).expect("known");
         assert_eq!(found.operations, 2 * 32 * 15 * (1024 * 1025 / 2) * 256);
-        assert_eq!(of(&windows(128)), None);
+        assert_eq!(of(&masked("True", 128)), None);
+        assert_eq!(of(&masked("False", -1)), None);
         for other in [
             "execute_new_1_cached_3",
             "execute_context_1(8)_generation_0(0)",

@@ -11,7 +11,7 @@ const END_BYTES: u64 = 16;
 
 /// Keeps one file of each pair, and returns notes on the others. Keeps the plain one, unless it is
 /// a dangling link, or truncated and smaller than the compressed content.
-pub(super) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<Diagnostic>) {
+pub(crate) fn without_packed_twins(files: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     let is_packed = |file: &Path| {
         let ending = file.extension();
         ending.is_some_and(|ending| ending == "gz" || ending == "zst")

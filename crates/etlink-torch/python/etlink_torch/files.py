@@ -76,13 +76,21 @@ def is_only_holder(descriptor):
 
 def leave_folder(work, held):
     """Holds the work folder no more, and removes it if nothing else is in it and no other process needs it."""
-    with locked(work):
-        # before the next process looks
-        try:
-            remove_folder(work, held)
-        finally:
-            if held is not None:
-                attempt(held.close)
+    try:
+        with locked(work):
+            try:
+                remove_folder(work, held)
+            finally:
+                # before the next process looks
+                close_held(held)
+    finally:
+        # also where the lock cannot be had
+        close_held(held)
+
+
+def close_held(held):
+    if held is not None:
+        attempt(held.close)
 
 
 def remove_folder(work, held):

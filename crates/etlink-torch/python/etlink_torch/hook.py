@@ -162,6 +162,10 @@ def stay(session, error):
         attempt(report.restore)
     elif report.held is None:
         attempt(report.hold_folder)
+        if report.held is None:
+            # it has ended since
+            attempt(report.counter.close)
+            attempt(report.restore)
     notes, became = report.content["notes"], became_another(session)
     if became in notes:
         notes.remove(became)

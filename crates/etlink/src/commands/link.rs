@@ -14,7 +14,7 @@ use etlink_run::job::{JobReport, LinkJob, RankContext};
 use etlink_run::memory::RankOperation;
 use etlink_run::output::{Target, refuse_input};
 use etlink_run::storage::{self, StoredKind};
-use etlink_run::{Progress, RankTraces, Run, RunOptions, RunSource, capture_traces, is_folder};
+use etlink_run::{CaptureFiles, Progress, RankTraces, Run, RunOptions, RunSource, is_folder};
 use std::path::Path;
 
 /// Traces to link, options, and the target.
@@ -41,13 +41,12 @@ impl LinkConfig {
             None => None,
         };
         let chakra = how.chakra_options(target.as_ref().map(|target| target.format))?;
+        // clap requires a device trace, or paths, of which one is a device trace
+        let device = args.device.unwrap_or_default();
         let traces = RankTraces {
             host: args.host,
-            // clap requires a device trace, or paths, of which one is a device trace
-            device: args.device.unwrap_or_default(),
-            captures: args
-                .capture
-                .map_or(Ok(vec![]), |path| capture_traces(&path))?,
+            captures: CaptureFiles::of_trace(args.capture.as_deref(), &device)?,
+            device,
             measurements: args.metrics.into_iter().collect(),
         };
         if let Some(output) = &args.output {

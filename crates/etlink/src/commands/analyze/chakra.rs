@@ -11,7 +11,8 @@ use etlink_run::text;
 /// Note above the tables of a written graph.
 const NOTE: &str = "a written graph lacks steps (except ET+), copy sizes, grids, allocations, \
 barriers and start times of Gloo; \
-thread activity of less than 1 us counts to the call before it";
+thread activity of less than 1 us counts to the call before it; without steps, late starts count from \
+the first nodes, unlike in the traces";
 
 /// Note above the tables of merged JSON whose original traces are missing.
 const TREE_NOTE: &str = "nodes of merged JSON (ET+) lack calls, launches, communication, copy sizes, grids and \

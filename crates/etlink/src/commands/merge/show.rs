@@ -4,12 +4,11 @@ use crate::commands::failed_line;
 use crate::notes;
 use crate::serial_host::serial_host_note;
 use crate::table::{FactRows, count, cut, enum_name, mb};
-use crate::unjoined::unjoined_text;
 use etlink_chakra::astra::{
     NetworkBackend, file, network_note, roofline_times, rounded_speeds, uncovered,
 };
 use etlink_chakra::{Demotion, WriteSummary};
-use etlink_link::ranks::{JoinProblem, RankClock};
+use etlink_link::ranks::JoinProblem;
 use etlink_model::{Anomalies, Diagnostic, Severity, diagnostic};
 use etlink_run::job::JobReport;
 use etlink_run::merge::{MergeOptions, MergeReport, MergedRank, MergedRun};
@@ -20,9 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum length of a kernel's name in a note.
 const KERNEL_LETTERS: usize = 60;
-
-/// Maximum number of clocks shown; JSON has all.
-const CLOCKS: usize = 16;
 
 /// Adds to each run the notes on its excluded ranks and on its files in `output`.
 pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &MergeOptions) {
@@ -240,36 +236,31 @@ fn not_joined_text(rank: &MergedRank, joined: &[MergedRun]) -> &'static str {
 /// Returns the end of a sentence on the output of a rank that is not joined; `ranks` has the
 /// results of the ranks in this shard.
 fn left_out_text(joined: &MergedRun, label: &str, ranks: &[&MergedRank]) -> String {
-    let nothing = "; it is not written";
     if joined.is_idle(label) {
-        return format!("{nothing}, and an idle rank takes its place in the simulation");
+        return "; it is not written, and an idle rank takes its place in the simulation"
+            .to_owned();
     }
-    match ranks.iter().find(|rank| rank.label == label) {
-        None if joined.is_simulated() => nothing.to_owned(),
-        // by another shard
-        None => "; it is written separately".to_owned(),
+    // another shard may write it
+    let Some(rank) = ranks.iter().find(|rank| rank.label == label) else {
+        return String::new();
+    };
+    let linked = rank.linked.as_ref();
+    match linked.and_then(|linked| linked.output.as_ref()) {
+        Some(output) => {
+            let name = Path::new(output).file_name().unwrap_or_default();
+            format!("; it is written separately: {}", name.to_string_lossy())
+        }
         // the reason is printed below
-        Some(rank) if rank.error.is_some() => String::new(),
-        Some(rank) => match rank
-            .linked
-            .as_ref()
-            .and_then(|linked| linked.output.as_ref())
-        {
-            Some(output) => {
-                let name = Path::new(output).file_name().unwrap_or_default();
-                format!("; it is written separately: {}", name.to_string_lossy())
-            }
-            None => nothing.to_owned(),
-        },
+        None if rank.error.is_some() => String::new(),
+        None => "; it is not written".to_owned(),
     }
 }
 
 /// Formats the common figures of a run's ranks; empty for a single rank without known peers.
 /// `ranks` has the results of the ranks in this shard.
 fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
-    let unjoined = unjoined_text(&joined.problems);
     if joined.groups.is_empty()
-        && unjoined.is_empty()
+        && joined.problems.is_empty()
         && joined.messages + joined.unmatched == 0
         && joined.ranks.len() < 2
         && joined.timeline.is_none()
@@ -295,8 +286,7 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
         (*messages, "message"),
     ]
     .map(|(number, what)| count(number, what));
-    let said =
-        format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}{unjoined}");
+    let said = format!("{groups}; {collectives} and {messages} matched, {unmatched} not{alone}");
     rows.add(
         &format!("joined {}", joined.run),
         count(joined.ranks.len() as u64, "rank"),
@@ -309,7 +299,6 @@ fn common_rows(joined: &MergedRun, ranks: &[MergedRank]) -> String {
             format!("communication, {}", enum_name(reason)),
         );
     }
-    add_clocks(&joined.clocks, &mut rows);
     if let Some(timeline) = &joined.timeline {
         let gone_on = if timeline.gone_on > 0 {
             format!(
@@ -344,46 +333,6 @@ fn count_demoted(joined: &MergedRun, ranks: &[MergedRank]) -> IndexMap<Demotion,
     // ranks meet the reasons in any order, which the report must not show
     all.sort_unstable_keys();
     all
-}
-
-fn add_clocks(clocks: &[RankClock], rows: &mut FactRows) {
-    let told: Vec<&RankClock> = clocks
-        .iter()
-        // all clocks are compared with the first rank's
-        .filter(|clock| (clock.support > 0 && !clock.by_machine) || clock.offset_ns != 0)
-        .collect();
-    for clock in told.iter().take(CLOCKS) {
-        let within = clock.uncertainty_ns.unwrap_or(0) as f64 / 1e3;
-        let within = if clock.contradicted {
-            format!("no offset fits, the best misses one by {within:.3} us")
-        } else {
-            format!("within {within:.3} us")
-        };
-        let drift = clock.drift.filter(|drift| drift.applied);
-        let drift = drift.map_or(String::new(), |drift| {
-            format!(
-                ", drift {:+.3} ppm within {:.3} ppm",
-                drift.ppb as f64 / 1e3,
-                drift.uncertainty_ppb as f64 / 1e3
-            )
-        });
-        let said = if clock.by_machine {
-            "to the first rank's clock, as for the other ranks of its machine".to_owned()
-        } else {
-            format!(
-                "to the first rank's clock, {within}{drift}, by {}",
-                count(clock.support, "collective")
-            )
-        };
-        rows.add(
-            &format!("  clock of rank {}", clock.rank),
-            format!("{:+.3} us", clock.offset_ns as f64 / 1e3),
-            said,
-        );
-    }
-    if told.len() > CLOCKS {
-        rows.add("  clocks", told.len() - CLOCKS, "more, see --json");
-    }
 }
 
 fn describe_problem(problem: &JoinProblem) -> String {

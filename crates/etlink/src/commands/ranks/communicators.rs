@@ -41,10 +41,9 @@ pub(super) fn run(
     form: ReportForm,
     rows: usize,
 ) -> Result<Outcome> {
-    let (mut logs, mut notes, mut excluded, mut errors) = (vec![], vec![], vec![], vec![]);
-    let found = find_logs(folder)?;
-    notes.extend(found.diagnostics);
-    for path in found.logs {
+    let (mut logs, mut excluded, mut errors) = (vec![], vec![], vec![]);
+    let (paths, mut notes) = find_logs(folder)?;
+    for path in paths {
         let name = path.display().to_string();
         match read_checked(&path, options) {
             Ok(log) => {

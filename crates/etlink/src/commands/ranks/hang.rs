@@ -63,7 +63,7 @@ pub(super) fn run(
         return Err(RunError::no_trace_taken(errors).into());
     }
     if let Some(first) = all.first_mut() {
-        let logs = find_logs(folder)?.logs.len();
+        let logs = find_logs(folder)?.0.len();
         if logs > 0 {
             first.diagnostics.push(ignored_note(logs, "dumps"));
         }

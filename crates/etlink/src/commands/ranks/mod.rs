@@ -305,6 +305,7 @@ fn compare_ranks(
     // report an order that would deadlock, although nothing is simulated
     joined.matches.problems.extend(conflicts);
     notes.extend(joined.match_notes());
+    notes.extend(joined.start_skew_note());
     let link_gb_per_s = common_rate(details.iter().map(|details| details.link_gb_per_s));
     let collectives = joined.collective_skews();
     let steps = joined.step_stragglers();

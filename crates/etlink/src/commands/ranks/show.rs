@@ -7,7 +7,6 @@ use crate::notes;
 use crate::table::{
     Column, CsvTable, Grid, Limit, count, known, percent, percent_of, signed_time, time,
 };
-use crate::unjoined::unjoined_text;
 use anyhow::Result;
 use etlink_link::ranks::{
     ClockDrift, CollectiveSkew, PairBytes, RankClock, StragglerStats, TransferTotals, rank_list,
@@ -53,8 +52,7 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
         several => format!("{several} matched collectives and messages"),
     };
     let ranks = count(one.ranks.len() as u64, "rank");
-    let unjoined = unjoined_text(&one.problems);
-    let mut out = format!("{run}{ranks}, {met}{unjoined}\n");
+    let mut out = format!("{run}{ranks}, {met}\n");
     if one.ranks.len() == 1 {
         out += "only one rank; pass the folder of all ranks to compare them\n";
     }
@@ -396,8 +394,7 @@ fn by_kind(one: &RanksReport) -> String {
     let table = table.expendable(["mean transfer"]);
     format!(
         "per kind and group (bytes: sum, each collective once, from the rank with most; algbw, busbw: total bytes \
-        over total transfer time, as in nccl-tests)\n{table}{}",
-        start_skew_text(&one.collectives, "mean skews")
+        over total transfer time, as in nccl-tests)\n{table}"
     )
 }
 
@@ -459,8 +456,7 @@ fn bandwidth_table(one: &RanksReport, top: usize) -> String {
         ]);
     let mut out = format!(
         "transfers by size, most time first (transfer, skew: medians; from the last arrival to the last end, and from \
-        the first arrival to the last; of links: busbw as a share of the rate in the data sheet)\n{table}{}",
-        start_skew_text(&one.collectives, "skews")
+        the first arrival to the last; of links: busbw as a share of the rate in the data sheet)\n{table}"
     );
     for pairs in one.pair_bytes.chunk_by(|a, b| a.group == b.group) {
         out += &pair_table(pairs);
@@ -496,22 +492,6 @@ pub(super) fn bandwidth_csv(all: &[RanksReport]) -> Result<String> {
                 mean_skew_ns,median_skew_ns,max_skew_ns,started_apart,algorithm_gb_per_s,\
                 bus_gb_per_s,link_share";
     records_csv(head, all, |one| &one.bandwidth)
-}
-
-/// Describes the collectives that some figures leave out.
-fn start_skew_text(collectives: &[CollectiveSkew], figures: &str) -> String {
-    let apart = collectives.iter().filter(|skew| skew.started_apart());
-    let Some(most) = apart.clone().max_by_key(|skew| skew.skew_ns) else {
-        return String::new();
-    };
-    format!(
-        "  not in {figures}, because ranks started apart: {}; largest: {} {}, {}, because rank {} began later\n",
-        count(apart.count() as u64, "collective"),
-        most.kind,
-        most.number,
-        time(most.skew_ns),
-        most.last
-    )
 }
 
 fn mean_transfer(of: &TransferTotals) -> Option<i64> {
