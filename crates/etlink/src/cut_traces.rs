@@ -9,22 +9,13 @@ use etlink_model::{Diagnostic, DiagnosticCode, GlobalRank, Severity, diagnostic}
 /// Kineto writes events by thread and kind, not by time: the missing part can be from any time of
 /// the recording.
 pub(crate) fn cut_line(labels: &[&str], is_only_trace: bool) -> String {
-    let (one, several) = (
-        "the missing part, which may be from any time, is not counted",
-        "the missing parts, which may be from any time, are not counted",
-    );
-    match labels {
-        [] => String::new(),
-        [_] if is_only_trace => format!("the device trace is truncated: {one}\n"),
-        [_] => format!(
-            "the device trace of {} is truncated: {one}\n",
-            names(labels)
-        ),
-        _ => format!(
-            "the device traces of {} are truncated: {several}\n",
-            names(labels)
-        ),
-    }
+    let what = match labels {
+        [] => return String::new(),
+        [_] if is_only_trace => "the device trace".to_owned(),
+        [_] => format!("the device trace of {}", names(labels)),
+        _ => format!("each device trace of {}", names(labels)),
+    };
+    format!("{what} is truncated: the missing part, which may be from any time, is not counted\n")
 }
 
 /// Returns a line per kind of damage to device rows, from the diagnostics of ranks; printed before
@@ -79,7 +70,7 @@ mod tests {
             (
                 &["0", "3"],
                 false,
-                "the device traces of ranks 0, 3 are truncated: ",
+                "each device trace of ranks 0, 3 is truncated: ",
             ),
             (
                 &["a.json"],

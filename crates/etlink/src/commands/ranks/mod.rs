@@ -73,9 +73,6 @@ pub(super) struct RanksReport {
     /// Rate of the links by data sheet, GB/s.
     #[serde(skip)]
     link_gb_per_s: Option<f64>,
-    /// Ranks whose device traces are truncated.
-    #[serde(skip)]
-    cut: Vec<GlobalRank>,
     /// Errors of the traces that could not be linked.
     #[serde(skip)]
     errors: Vec<RunError>,
@@ -297,8 +294,6 @@ fn compare_ranks(
     let ranks = ranks.filter(|member| member.summary.is_some());
     let details: Vec<&RankDetails> = ranks.map(|member| &member.value).collect();
     let devices: Vec<&DeviceUse> = details.iter().map(|details| &details.devices).collect();
-    let cut = joined.summaries.iter().filter(|summary| summary.is_cut);
-    let cut = cut.map(|summary| summary.rank).collect();
     let utilization = waits::rank_utilizations(&joined, &devices);
     let not_compared = not_compared(&joined.matches, others);
     let conflicts = order_conflicts(&joined.summaries, &joined.matches);
@@ -316,7 +311,6 @@ fn compare_ranks(
         bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
         pair_bytes: pair_bytes(&joined.summaries, &joined.matches),
         link_gb_per_s,
-        cut,
         run: run.folder.display().to_string(),
         name,
         diagnostics: notes,
@@ -342,30 +336,23 @@ fn longer_work(
 ) -> Vec<StragglerWork> {
     let found = steps.iter().filter_map(|step| {
         let late = worst_rank(&step.stragglers, StragglerStats::waits_for_work_ns)?;
-        let mut all = vec![];
-        let mut place = None;
-        for (summary, work) in joined.summaries.iter().zip(works) {
+        let of_ranks = joined.summaries.iter().zip(works);
+        let of_ranks = of_ranks.filter_map(|(summary, work)| {
+            let mut names = summary.steps.all.iter().map(|own| &own.name);
             let index = match &step.step {
                 None => StepIdx::NONE,
-                Some(name) => {
-                    let mut names = summary.steps.all.iter().map(|own| &own.name);
-                    let Some(index) = names.position(|own| own == name) else {
-                        continue;
-                    };
-                    StepIdx::new(index)
-                }
+                Some(name) => StepIdx::new(names.position(|own| own == name)?),
             };
-            if summary.rank == late.rank {
-                place = Some(all.len());
-            }
-            all.push((*work, index));
-        }
+            Some((summary.rank, (*work, index)))
+        });
+        let (ranks, all): (Vec<GlobalRank>, Vec<_>) = of_ranks.unzip();
+        let place = ranks.iter().position(|rank| *rank == late.rank)?;
         // each of the others waits, and less than a tenth of that explains little
-        let least_ns = late.caused_ns / (10 * all.len().max(1)) as i64;
+        let least_ns = late.caused_ns / (10 * all.len()) as i64;
         Some(StragglerWork {
             step: step.step.clone(),
             rank: late.rank,
-            work: StepWork::longest_excess(&all, place?, least_ns)?,
+            work: StepWork::longest_excess(&all, place, least_ns)?,
         })
     });
     found.collect()

@@ -2,7 +2,6 @@
 
 use super::{NotCompared, RanksReport, StragglerWork};
 use crate::args::RanksTable;
-use crate::cut_traces::cut_line;
 use crate::notes;
 use crate::table::{
     Column, CsvTable, Grid, Limit, count, known, percent, percent_of, signed_time, time,
@@ -61,7 +60,6 @@ pub(super) fn report_table(one: &RanksReport, top: usize) -> String {
         return out;
     }
     out += &who_held_up(one);
-    out += &cut_text(one);
     out += &by_step(one);
     out += &longer_work(one);
     out += &by_rank(one);
@@ -162,13 +160,6 @@ fn who_held_up(one: &RanksReport) -> String {
         time(waited),
         said.join(", ")
     )
-}
-
-/// Returns a line on truncated traces, which the previous sentence ignores.
-fn cut_text(one: &RanksReport) -> String {
-    let labels: Vec<String> = one.cut.iter().map(GlobalRank::to_string).collect();
-    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    cut_line(&labels, false)
 }
 
 /// Formats the waiting times by step, and in total, with the ranks waited for.
