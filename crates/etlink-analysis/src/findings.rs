@@ -52,5 +52,5 @@ pub use question::{
     RankAnswer, WhatIfQuestion, WorkPlace, answer_for_graph, straggler_edits,
 };
 pub use rank_causes::rank_causes;
-pub use rank_work::{LongerWork, StepWork};
+pub use rank_work::{LongerWork, RankStepWork};
 pub use ranking::run_findings;

@@ -349,11 +349,11 @@ impl Diagnostic {
         }
     }
 
-    /// Returns the names of the ranks and files before a message that names none of them.
+    /// Returns the names of the ranks and files before a message that does not name all of them.
     fn subject_text(&self) -> String {
         let ranks = self.ranks.iter().map(|rank| format!("rank {rank}"));
         let names: Vec<String> = ranks.chain(self.files.iter().cloned()).collect();
-        if names.iter().any(|name| has_name(&self.message, name)) {
+        if names.iter().all(|name| has_name(&self.message, name)) {
             return String::new();
         }
         // `rank 0 … rank 511` is only used for ranks without a gap

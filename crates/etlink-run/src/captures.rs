@@ -1,16 +1,14 @@
 //! Traces recorded while the graphs of a device were captured.
 
 use crate::device_readers::expect_device;
-use crate::discover::rank_in_name;
 use crate::error::RunError;
 use crate::file_error::{FileAction, FileContext, FileError};
 use crate::input::{self, InputFile, InputKind, WantedTrace};
-use crate::job::read_device;
 use crate::storage::{self, is_url};
-use crate::text::{self, file_name};
+use crate::text;
 use crate::{Progress, is_folder};
 use etlink_link::{GraphCaptures, LinkedTrace};
-use etlink_model::{Failure, GlobalRank, diagnostic};
+use etlink_model::{DeviceTrace, Failure, GlobalRank, diagnostic};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -88,20 +86,21 @@ impl CaptureFiles {
     }
 
     /// Reads the captures of the graphs of a trace's rank; `None` if no trace has any. `named` is the
-    /// trace that [`CaptureFiles::open_named`] opened. A folder may have traces of other ranks, and
-    /// files that are no traces.
+    /// trace that [`CaptureFiles::open_named`] opened, and `read` reads a trace. A folder may have
+    /// traces of other ranks, and files that are no traces.
     ///
     /// # Errors
     /// Fails if the user's trace, or all files of the user's folder, have no capture of the rank.
     pub(crate) fn read(
         &self,
         named: Option<InputFile>,
-        (threads, progress): (usize, &Progress),
+        progress: &Progress,
+        read: impl Fn(InputFile) -> Result<DeviceTrace, RunError>,
         trace: &mut LinkedTrace,
     ) -> Result<Option<GraphCaptures>, RunError> {
         let mut captures = GraphCaptures::default();
         if let Some(input) = named {
-            add(&mut captures, input, threads, None)?;
+            add(&mut captures, input, &read, None)?;
             return Ok(Some(captures));
         }
         let Some(folder) = &self.folder else {
@@ -110,12 +109,8 @@ impl CaptureFiles {
         let rank = trace.report.rank;
         let (mut is_used, mut failed) = (false, vec![]);
         for path in &self.paths {
-            let stated = rank_in_name(&file_name(path)).map(|(rank, _)| GlobalRank(rank));
-            if differs(stated, rank) {
-                continue;
-            }
             match open(path, progress) {
-                Ok(input) => match add(&mut captures, input, threads, rank) {
+                Ok(input) => match add(&mut captures, input, &read, rank) {
                     Ok(is_added) => is_used |= is_added,
                     Err(error) => failed.push((path, error)),
                 },
@@ -151,11 +146,11 @@ fn is_unknown(path: &Path, progress: &Progress) -> bool {
 fn add(
     captures: &mut GraphCaptures,
     input: InputFile,
-    threads: usize,
+    read: impl Fn(InputFile) -> Result<DeviceTrace, RunError>,
     rank: Option<GlobalRank>,
 ) -> Result<bool, RunError> {
     let name = input.name.clone();
-    let capture = read_device(input, threads, true)?;
+    let capture = read(input)?;
     if differs(capture.header.rank, rank) {
         return Ok(false);
     }

@@ -11,8 +11,6 @@
 
 mod axes;
 mod candidate;
-
-pub(crate) use candidate::rank_in_name;
 mod copies;
 mod dumps;
 mod layouts;
@@ -39,7 +37,7 @@ use crate::rank_rule::RankRule;
 use crate::storage;
 use crate::text;
 use crate::text::{file_name, has_ending};
-use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting};
+use candidate::{Inside, TraceCandidate, look_at, number_by_order, open_noting, rank_in_name};
 use copies::leave_out_copies;
 use dumps::DumpNames;
 use etlink_model::{Diagnostic, diagnostic};
@@ -215,6 +213,11 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
         for mut run in found {
             for rank in run.ranks.iter_mut().filter(|rank| rank.device.is_some()) {
                 rank.captures.clone_from(&captures);
+                let stated = |path: &Path| Some(rank_in_name(&file_name(path))?.0);
+                let is_of_other = |path: &Path| {
+                    stated(path).is_some_and(|of| rank.rank.is_some_and(|rank| rank != of))
+                };
+                rank.captures.paths.retain(|path| !is_of_other(path));
             }
             unique_labels(&mut run.ranks);
             if !run.ranks.is_empty() {

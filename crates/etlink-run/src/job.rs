@@ -287,8 +287,9 @@ pub(crate) fn link_opened(
     // captured ops are added after linking, which assigns launches to graphs
     let mut link = stopwatch.lap();
     // read only now, when linking has freed its working memory
-    let reading = (job.threads, progress);
-    let captures = job.captures.read(named_capture, reading, &mut trace)?;
+    let read_capture = |input| read_device(input, job.threads, true);
+    let files = &job.captures;
+    let captures = files.read(named_capture, progress, read_capture, &mut trace)?;
     read += stopwatch.lap();
     if let Some(captures) = captures {
         etlink_link::carry_captured_ops(&mut trace, captures);

@@ -20,7 +20,7 @@ const MOST_SUMS: usize = 20_000;
 
 /// Times of a rank's work by step, then by place and name; true: on the device.
 #[derive(Clone, Debug, Default, BorshSerialize, BorshDeserialize)]
-pub struct StepWork(BTreeMap<StepIdx, BTreeMap<(bool, String), i64>>);
+pub struct RankStepWork(BTreeMap<StepIdx, BTreeMap<(bool, String), i64>>);
 
 /// Work that takes longer on a rank than usual on the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,9 +36,9 @@ pub struct LongerWork {
     pub usual_ns: i64,
 }
 
-impl StepWork {
+impl RankStepWork {
     /// Sums up the work of a trace. O(nodes log steps).
-    pub fn of_trace(trace: &LinkedTrace, rules: &KernelRules) -> StepWork {
+    pub fn of_trace(trace: &LinkedTrace, rules: &KernelRules) -> RankStepWork {
         let rows = ClassifiedRows::new(trace, rules);
         let times = step_times(&rows);
         let (names, threads) = (StepNames::new(&times), ThreadWork::of_trace(trace));
@@ -54,7 +54,7 @@ impl StepWork {
         }
         let mut longest: Vec<_> = sums.into_iter().collect();
         longest.sort_unstable_by_key(|(name, ns)| (std::cmp::Reverse(*ns), *name));
-        let mut kept = StepWork::default();
+        let mut kept = RankStepWork::default();
         for ((step, (on_device, name)), ns) in longest.into_iter().take(MOST_SUMS) {
             let of_step = kept.0.entry(step).or_default();
             of_step.insert((on_device, name.to_owned()), ns);
@@ -66,11 +66,11 @@ impl StepWork {
     /// `least_ns`. `all` has the work of the ranks with that step; [`StepIdx::NONE`] is the work
     /// outside steps.
     pub fn longest_excess(
-        all: &[(&StepWork, StepIdx)],
+        all: &[(&RankStepWork, StepIdx)],
         place: usize,
         least_ns: i64,
     ) -> Option<LongerWork> {
-        let of_step = |(work, step): &(&StepWork, StepIdx)| work.0.get(step).cloned();
+        let of_step = |(work, step): &(&RankStepWork, StepIdx)| work.0.get(step).cloned();
         let all: Vec<_> = all
             .iter()
             .map(|one| of_step(one).unwrap_or_default())

@@ -139,11 +139,17 @@ impl RunJoin {
         }
         let places = ranks.iter().map(|summary| summary.rank).zip(0..);
         let places: BTreeMap<GlobalRank, usize> = places.collect();
+        // a rank without any communication is no stranger: nothing of it could match
+        let mut communicates = vec![false; ranks.len()];
+        for member in self.matches.iter().flat_map(|matched| &matched.members) {
+            communicates[member.rank.index()] = true;
+        }
         let mut apart = BTreeSet::new();
         for matched in self.matches.iter().filter(|matched| !matched.is_one()) {
             let members = matched.members.iter().map(|member| member.rank.index());
             let lacking = matched.missing.iter().chain(&matched.lost);
             let lacking = lacking.filter_map(|rank| places.get(rank).copied());
+            let lacking = lacking.filter(|at| communicates[*at]);
             let parts: BTreeSet<usize> = members.chain(lacking).map(|at| part[at]).collect();
             if parts.len() > 1 {
                 apart.extend(parts);

@@ -2,7 +2,6 @@
 
 use super::attention::{AttentionMask, attention_mask};
 use super::convolution::{is_convolution, is_transposed, output_dims};
-use super::libraries::{is_library_op, library_work};
 use super::outputs::{
     Scattered, broadcast, broadcast_elements, is_scattered, only_writes_first, partly_read_bytes,
     picked_elements, scattered, written_bytes,
@@ -89,25 +88,15 @@ pub struct OpArguments<'a> {
     pub values: ArgumentValues<'a>,
 }
 
-/// True if the arguments of an op name everything that it reads and writes.
-pub fn has_all_arguments(name: &str) -> bool {
-    name.starts_with("aten::") || is_library_op(name)
-}
-
-/// Computes the work of an op. If outputs are not recorded, their sizes are derived from inputs and
-/// values; if these are not sufficient, the formula is [`RooflineFormula::Unknown`]. O(arguments).
-pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
+/// Computes the work of an op of PyTorch, or of an op whose arguments have no known meaning. If outputs
+/// are not recorded, their sizes are derived from inputs and values; if these are not sufficient, the
+/// formula is [`RooflineFormula::Unknown`]. O(arguments).
+pub(super) fn pytorch_work(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
     let OpArguments {
         inputs,
         outputs,
         values,
     } = arguments;
-    if is_library_op(name) {
-        return library_work(name, inputs).unwrap_or(RooflineWork {
-            formula: RooflineFormula::Unknown,
-            ..RooflineWork::default()
-        });
-    }
     let of_pytorch = name.strip_prefix("aten::");
     let whole = of_pytorch
         .or_else(|| name.rsplit("::").next())

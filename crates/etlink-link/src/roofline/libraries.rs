@@ -4,7 +4,10 @@
 //! Numbers of arguments are those of the libraries' schemas: `csrc/torch_bindings.cpp` of vLLM 0.6
 //! to 0.15, `sgl-kernel/csrc/common_extension.cc` of SGLang, `aiter/ops/rmsnorm.py` of AITER.
 
-use super::formulas::RooflineFormula::{self, Bytes, Elementwise, Experts, Matmul, Reduction};
+use super::formulas::RooflineFormula::{
+    self, Bytes, Elementwise, Experts, Matmul, Reduction, Unknown,
+};
+use super::formulas::{OpArguments, pytorch_work};
 use super::{RooflineWork, TensorShapes};
 
 /// Op whose arguments are read or written whole, each element once.
@@ -163,8 +166,25 @@ const CACHES: &[&str] = &[
 
 const ROTARY: &[&str] = &["_C::rotary_embedding", "sgl_kernel::rotary_embedding"];
 
+/// True if the arguments of an op name everything that it reads and writes.
+pub fn has_all_arguments(name: &str) -> bool {
+    name.starts_with("aten::") || is_library_op(name)
+}
+
+/// Computes the work of an op. If outputs are not recorded, their sizes are derived from inputs and
+/// values; if these are not sufficient, the formula is [`RooflineFormula::Unknown`]. O(arguments).
+pub fn work_from_shapes(name: &str, arguments: OpArguments<'_>) -> RooflineWork {
+    if !is_library_op(name) {
+        return pytorch_work(name, arguments);
+    }
+    library_work(name, arguments.inputs).unwrap_or(RooflineWork {
+        formula: Unknown,
+        ..RooflineWork::default()
+    })
+}
+
 /// True if the work of a library's op follows from its arguments.
-pub(super) fn is_library_op(name: &str) -> bool {
+fn is_library_op(name: &str) -> bool {
     WHOLE.iter().any(|op| op.name == name)
         || PRODUCTS.iter().any(|(known, _)| *known == name)
         || EXPERTS.contains(&name)
@@ -174,7 +194,7 @@ pub(super) fn is_library_op(name: &str) -> bool {
 
 /// Returns the work of a library's op; `None` for other ops, and if arguments are missing.
 /// O(tensors).
-pub(super) fn library_work(name: &str, inputs: &TensorShapes) -> Option<RooflineWork> {
+fn library_work(name: &str, inputs: &TensorShapes) -> Option<RooflineWork> {
     if let Some(op) = WHOLE.iter().find(|op| op.name == name) {
         return whole_work(op, inputs);
     }

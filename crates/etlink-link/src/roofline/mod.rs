@@ -16,7 +16,8 @@ mod paged;
 mod shapes;
 mod values;
 
-pub use formulas::{OpArguments, RooflineFormula, has_all_arguments, work_from_shapes};
+pub use formulas::{OpArguments, RooflineFormula};
+pub use libraries::{has_all_arguments, work_from_shapes};
 pub use shapes::{TensorShape, TensorShapes};
 pub use values::ArgumentValues;
 

@@ -34,7 +34,12 @@ pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &Merge
                 RankLeftOut,
                 "{rank} is not joined with the others: {message}{written}"
             );
-            told.push(note.of_label(label));
+            let note = note.of_label(label);
+            told.push(if excluded.can_be_allowed() {
+                note.advise("--allow-mismatch includes it")
+            } else {
+                note
+            });
         }
         let linked = ranks.iter().filter_map(|rank| {
             let linked = rank.linked.as_ref()?;

@@ -16,7 +16,7 @@ use crate::workbook::WorkbookTarget;
 use crate::{notes, table};
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_analysis::findings::{LongerWork, StepWork};
+use etlink_analysis::findings::{LongerWork, RankStepWork};
 use etlink_analysis::{DeviceUse, KernelRules, device_use, link_gb_per_s};
 use etlink_link::TensorEdges;
 use etlink_link::ranks::{
@@ -88,7 +88,7 @@ struct RankDetails {
     /// Rate of the devices' links by data sheet, GB/s.
     link_gb_per_s: Option<f64>,
     /// Work of the rank by step.
-    work: StepWork,
+    work: RankStepWork,
 }
 
 /// Work that takes longer on the rank that others waited for most in a step than usual on the
@@ -274,7 +274,7 @@ fn summarize_rank(
             details: linked.details(),
             devices: device_use(&linked.trace, rules),
             link_gb_per_s: link_gb_per_s(&linked.trace),
-            work: StepWork::of_trace(&linked.trace, rules),
+            work: RankStepWork::of_trace(&linked.trace, rules),
         },
         summary: linked.summary,
     }))
@@ -305,7 +305,7 @@ fn compare_ranks(
     let collectives = joined.collective_skews();
     let steps = joined.step_stragglers();
     let works = details.iter().map(|details| &details.work);
-    let works: Vec<&StepWork> = works.collect();
+    let works: Vec<&RankStepWork> = works.collect();
     RanksReport {
         longer_work: longer_work(&joined, &works, &steps),
         bandwidth: transfer_totals(&collectives, true, link_gb_per_s),
@@ -331,7 +331,7 @@ fn compare_ranks(
 /// Returns the work that makes the worst straggler of each step late. `works`: of each rank.
 fn longer_work(
     joined: &JoinedRun,
-    works: &[&StepWork],
+    works: &[&RankStepWork],
     steps: &[StepStragglers],
 ) -> Vec<StragglerWork> {
     let found = steps.iter().filter_map(|step| {
@@ -352,7 +352,7 @@ fn longer_work(
         Some(StragglerWork {
             step: step.step.clone(),
             rank: late.rank,
-            work: StepWork::longest_excess(&all, place, least_ns)?,
+            work: RankStepWork::longest_excess(&all, place, least_ns)?,
         })
     });
     found.collect()
