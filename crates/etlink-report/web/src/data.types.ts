@@ -55,6 +55,7 @@ export type CollectiveSkew = {
   last: number;
   step: string | null;
   skew_ns: number;
+  skew_error_ns: number;
   alone_ns: number;
   waited_ns: number;
   caused_ns: number;
