@@ -35,8 +35,8 @@ function Matrix({ pairs }: { pairs: PairBytes[] }) {
         <table>
           <caption>
             Bytes of {count(pairs[0].count)} all-to-all{pairs[0].count === 1 ? "" : "s"} of group{" "}
-            {pairs[0].group}, from the rank of a row to that of a column; the rank that receives most
-            receives {uneven.toFixed(2)} times the mean
+            {pairs[0].group}, from the rank of a row to that of a column; the rank that receives
+            most receives {uneven.toFixed(2)} times the mean
           </caption>
           <thead>
             <tr>
