@@ -80,7 +80,11 @@ impl CaptureFiles {
     /// Fails if the file cannot be opened or is no device trace.
     pub(crate) fn open_named(&self, progress: &Progress) -> Result<Option<InputFile>, RunError> {
         match (&self.folder, self.paths.first()) {
-            (None, Some(path)) => Ok(Some(open(path, progress)?)),
+            (None, Some(path)) => {
+                let input = input::open(path, progress)?;
+                expect_device(&input, WantedTrace::Capture)?;
+                Ok(Some(input))
+            }
             _ => Ok(None),
         }
     }
@@ -109,13 +113,16 @@ impl CaptureFiles {
         let rank = trace.report.rank;
         let (mut is_used, mut failed) = (false, vec![]);
         for path in &self.paths {
-            match open(path, progress) {
-                Ok(input) => match add(&mut captures, input, &read, rank) {
-                    Ok(is_added) => is_used |= is_added,
-                    Err(error) => failed.push((path, error)),
-                },
+            let added = input::open(path, progress).and_then(|input| {
                 // engines write lists beside the traces
-                Err(_) if is_unknown(path, progress) => {}
+                if input.kind == InputKind::Unknown {
+                    return Ok(false);
+                }
+                expect_device(&input, WantedTrace::Capture)?;
+                add(&mut captures, input, &read, rank)
+            });
+            match added {
+                Ok(is_added) => is_used |= is_added,
                 Err(error) => failed.push((path, error)),
             }
         }
@@ -130,16 +137,6 @@ impl CaptureFiles {
         }
         Ok(is_used.then_some(captures))
     }
-}
-
-fn open(path: &Path, progress: &Progress) -> Result<InputFile, RunError> {
-    let input = input::open(path, progress)?;
-    expect_device(&input, WantedTrace::Capture)?;
-    Ok(input)
-}
-
-fn is_unknown(path: &Path, progress: &Progress) -> bool {
-    input::open(path, progress).is_ok_and(|input| input.kind == InputKind::Unknown)
 }
 
 /// Adds the captures of a trace. Returns false if it states another rank.
