@@ -153,6 +153,13 @@ pub(crate) fn cache_settings(runs: &RunSet, work: &RankJob) -> Option<Vec<(Strin
         ("steps by", format!("{:?}", how.steps_by)),
         ("slice", format!("{:?}", how.slice)),
         ("overhead", format!("{:?}", how.overhead)),
+        (
+            "ranks",
+            format!(
+                "{:?}",
+                Vec::from_iter((0..runs.runs.len()).map(|run| runs.ranks_of(run)))
+            ),
+        ),
         ("strict", how.strict.to_string()),
         ("mismatch", how.allow_mismatch.to_string()),
         ("tensor edges", format!("{:?}", how.tensor_deps)),

@@ -575,6 +575,11 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
         inferred: plain.inferred || is_inferred,
         ..plain
     };
+    if finding.kind == CauseKind::ExposedCommunication && found.ranks < 2 {
+        let remedy = &finding.remedy;
+        let remedy = format!("record all ranks to tell its transfers from waits; {remedy}");
+        finding.remedy = remedy.into();
+    }
     finding.title = title::finding_title(&finding, found);
     finding.evidence = evidence::evidence_text(&finding, found);
     finding
