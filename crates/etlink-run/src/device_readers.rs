@@ -15,12 +15,6 @@ use std::io::BufReader;
 
 /// Refuses inputs that cannot be read as a device trace.
 pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), RunError> {
-    // a view groups arguments differently: only the links from launches to kernels would be missing
-    if input.is_view {
-        let what = " is a view that etlink wrote for Perfetto, not a recording";
-        let remedy = "give the trace it was made from, or a .pftrace view of a Kineto trace";
-        return Err(Failure::about(&input.name, what).advise(remedy).into());
-    }
     if input.kind.is_device_trace() {
         Ok(())
     } else {

@@ -24,13 +24,11 @@ mod dependencies;
 mod event;
 mod header;
 mod json_values;
-mod order;
 mod outline;
 mod sizes;
 mod tables;
 mod write;
 
-pub use order::KEY as ORDER_KEY;
 pub use outline::{SliceEvents, TraceOutline};
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,

@@ -91,19 +91,6 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     let input = rank.open_file()?;
     // before reading the content, which consumes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
-    let what = if input.is_view {
-        "a Perfetto view written by etlink, not a recording"
-    } else {
-        kind.describe()
-    };
-    let taken_by = if input.is_view {
-        "ui.perfetto.dev and other viewers, but no command"
-    } else if input.is_read_back {
-        // a folder also contains the source of such a file
-        "link --device, analyze, findings, replay, report, top, ops, diff, as a file, not in a folder"
-    } else {
-        kind.taken_by()
-    };
     // A trace covers one process. For a report of several processes, list them.
     let processes = match (&input.plain_path, kind.has_processes()) {
         (Some(path), true) => database_processes(path)?,
@@ -120,8 +107,8 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     let facts = FileFacts {
         file: file.display().to_string(),
         kind,
-        what,
-        taken_by,
+        what: kind.describe(),
+        taken_by: kind.taken_by(),
         stored_bytes: stored,
         content,
     };
@@ -145,7 +132,7 @@ fn read_contents(
     }
     match input.kind {
         // the events are ranges that etlink drew: their counts would look like a program's
-        InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
+        InputKind::Timeline => Ok((ContentFacts::View {}, false)),
         InputKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
             let damaged = trace.anomalies.any(Severity::Damage);
