@@ -131,15 +131,3 @@ pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> 
     }
     run_command(install.arg("--target").arg(folder).args(packages))
 }
-
-/// Returns the text of a file, plain or gzip, whatever its name.
-pub fn read_trace_text(path: &Path) -> Result<Vec<u8>> {
-    let mut text = std::fs::read(path).with_context(|| path.display().to_string())?;
-    // Every gzip member begins with these bytes (RFC 1952). bgzip and `cat` make files with several
-    // members.
-    if text.starts_with(&[0x1f, 0x8b]) {
-        let packed = std::mem::take(&mut text);
-        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text)?;
-    }
-    Ok(text)
-}

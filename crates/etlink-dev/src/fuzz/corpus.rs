@@ -90,7 +90,7 @@ pub(super) fn sorted_entries(folder: &Path) -> Result<Vec<DirEntry>> {
     Ok(entries)
 }
 
-fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read_unpacked(path: &Path) -> Result<Vec<u8>> {
     let mut text = vec![];
     let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
     flate2::read::MultiGzDecoder::new(file).read_to_end(&mut text)?;

@@ -3,9 +3,7 @@
 
 use crate::kineto::json_values::{list, object};
 use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
-use etlink_model::{
-    DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs,
-};
+use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
 /// Keys of the document seen so far.

@@ -2,7 +2,7 @@
 
 use crate::kineto::support::{anomalies, document, op, ops, read};
 use etlink_formats::kineto::KinetoReadOptions;
-use etlink_model::{AnomalyKind, GlobalRank, KeepEvents, QueueIdx, ThreadIdx, TimeNs};
+use etlink_model::{AnomalyKind, GlobalRank, KeepEvents, TimeNs};
 use etlink_testing::TraceBuilder;
 
 #[test]
