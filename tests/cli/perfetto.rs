@@ -2,7 +2,7 @@
 //! reads them.
 
 use crate::tool::{Tool, unpacked};
-use etlink_testing::{DeviceQueue, TraceBuilder};
+use etlink_testing::TraceBuilder;
 use serde_json::Value;
 
 const MLP: &str = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz \

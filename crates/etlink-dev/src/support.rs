@@ -1,7 +1,6 @@
 //! Helpers of several commands: the repository, external programs, packages, trace files.
 
 use anyhow::{Context, Result, bail};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
