@@ -140,8 +140,8 @@ struct KnownWork {
 }
 
 /// Device rows with their work.
-pub(crate) struct WorkedRows<'t> {
-    pub(crate) rows: ClassifiedRows<'t>,
+pub(crate) struct WorkedRows<'r, 't> {
+    pub(crate) rows: &'r ClassifiedRows<'t>,
     work: Vec<RooflineWork>,
     /// Peaks of each device.
     peaks: Vec<Option<DevicePeaks>>,
@@ -162,7 +162,8 @@ struct CallSums<'t> {
 
 /// Totals the ops of a rank, by falling device time. O(ops + rows + text of the arguments).
 pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> RankOps {
-    let worked = WorkedRows::new(trace, rules, peaks);
+    let rows = ClassifiedRows::new(trace, rules);
+    let worked = WorkedRows::new(&rows, peaks);
     let counted = CountedWork::new(trace);
     let mut places: FxHashMap<(OpCall<'_>, Option<NameId>), usize> = FxHashMap::default();
     // place of each op, and its device time
@@ -289,13 +290,9 @@ fn owner_count(trace: &LinkedTrace) -> usize {
     trace.device.ops.len() + captured.map_or(0, CapturedOps::calls)
 }
 
-impl<'t> WorkedRows<'t> {
-    pub(crate) fn new(
-        trace: &'t LinkedTrace,
-        rules: &'t KernelRules,
-        peaks: &PeakTable,
-    ) -> WorkedRows<'t> {
-        let rows = ClassifiedRows::new(trace, rules);
+impl<'r, 't> WorkedRows<'r, 't> {
+    pub(crate) fn new(rows: &'r ClassifiedRows<'t>, peaks: &PeakTable) -> WorkedRows<'r, 't> {
+        let trace = rows.trace;
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
         let mut has_kernel = vec![false; owner_count(trace)];
         for row in 0..rows.len() {
@@ -407,7 +404,7 @@ impl<'t> CallSums<'t> {
         }
     }
 
-    fn add_row(&mut self, worked: &WorkedRows<'_>, row: usize) {
+    fn add_row(&mut self, worked: &WorkedRows<'_, '_>, row: usize) {
         let (trace, work) = (worked.rows.trace, &worked.work[row]);
         let device = &trace.device.rows;
         let (ns, formula) = self.kernels.entry(device.name[row]).or_default();
