@@ -22,7 +22,6 @@ use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::read;
 use etlink_model::{Diagnostic, Failure, diagnostic};
 use etlink_workload::WorkloadSet;
-use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
 use etlink_workload::scale::{ScaleOptions, scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,24 +49,22 @@ pub struct WorkloadReport {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Generates the run of a pattern in `folder`.
+/// Writes the files of a run that was not recorded into `folder`, with ASTRA-sim's example network.
 ///
 /// # Errors
-/// Fails if the parameters contradict each other, or the folder cannot be written.
-pub fn generate_run(
+/// Fails if the run has faults, or the folder cannot be written.
+pub fn write_generated(
     name: &str,
-    pattern: &WorkloadPattern,
-    sizes: &WorkloadSizes,
+    set: &WorkloadSet,
     folder: &Path,
     overwrite: bool,
 ) -> Result<WorkloadReport, RunError> {
-    let set = generate(pattern, sizes).map_err(|error| Failure::new(error.to_string()))?;
     let generated = Workload {
         network_origin: NetworkOrigin::Example,
         source: WorkloadSource::Generated,
         ..Workload::default()
     };
-    write_set(name, &set, generated, folder, overwrite)
+    write_set(name, set, generated, folder, overwrite)
 }
 
 /// Makes a run with more ranks from the run in the folder `source`.
@@ -315,7 +312,9 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Run
     }
     let faults = faults.join("; ");
     let remedy = match source {
-        WorkloadSource::Generated => "give another --size, or more --ranks",
+        WorkloadSource::Generated => {
+            "give other sizes, or more ranks (`generate`: --size, --ranks)"
+        }
         _ => "see `etlink check` for the source",
     };
     let problem = format!("nothing was written: the generated run has faults ({faults})");

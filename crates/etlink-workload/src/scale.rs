@@ -1,8 +1,12 @@
-//! Scales a run of N ranks to M ranks, as data-parallel copies.
+//! Scales a run of N ranks to M ranks, as data-parallel copies, or to the first M of the N ranks.
 //!
 //! ```text
 //! ranks 0 … N-1 ──> copy 0: 0 … N-1   copy 1: N … 2N-1   …
 //! ```
+//! If there are fewer ranks, groups of data-parallel ranks lose some. A group of other ranks that
+//! would lose some, or a message to a lost rank, is rejected by name: how the model would be
+//! distributed is unknown.
+//!
 //! A group of data-parallel ranks spans all copies. Its all-reduces, reduce-scatters and broadcasts
 //! keep their sizes, which depend only on the model. The recording does not tell the sizes of its
 //! other collectives among more ranks: such a collective is rejected by name, or stays within each
@@ -84,17 +88,24 @@ pub fn scale(
             rank: Some(*rank),
         });
     }
-    if count == 0 || options.ranks == 0 || !options.ranks.is_multiple_of(count) {
+    let is_fewer = (1..count).contains(&options.ranks);
+    if count == 0 || !is_fewer && (options.ranks == 0 || !options.ranks.is_multiple_of(count)) {
         let ranks = options.ranks;
         return Err(ScaleError::new(format!(
-            "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}"
+            "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}, or fewer"
+        )));
+    }
+    if is_fewer && !options.keep.is_empty() {
+        return Err(ScaleError::new(format!(
+            "--keep keeps collectives within copies of all {count} ranks; leave it out"
         )));
     }
     let groups = RecordedGroups::new(recorded, listed, options)?;
+    let count = count.min(options.ranks);
     let mut numbers = GroupNumbers::default();
     let mut set = WorkloadSet::default();
     for copy in 0..options.ranks / count {
-        for (rank, graph) in recorded {
+        for (rank, graph) in recorded.range(..count) {
             let place = Copy {
                 first: copy * count,
                 count,
@@ -161,9 +172,7 @@ impl Copy {
         let known = u32::try_from(peer).ok().filter(|peer| *peer < self.count);
         known.ok_or_else(|| {
             let last = self.count - 1;
-            let problem = format!(
-                "{attribute} is {peer}, but the run has ranks 0 to {last}; see `etlink check`"
-            );
+            let problem = format!("{attribute} is {peer}, but only ranks 0 to {last} are copied");
             ScaleError::at_node(self.rank, node, &problem)
         })
     }
@@ -235,6 +244,23 @@ impl RecordedGroups {
                 parts.join("; ")
             )));
         }
+        for (name, (ranks, is_shared)) in &mut groups {
+            let kept = ranks.iter().filter(|rank| **rank < options.ranks).count();
+            let why = match kept {
+                0 => continue,
+                kept if kept == ranks.len() => continue,
+                1 => "would be a single one",
+                _ if !*is_shared => "are not data-parallel",
+                _ => {
+                    ranks.retain(|rank| *rank < options.ranks);
+                    continue;
+                }
+            };
+            let new = options.ranks;
+            return Err(ScaleError::new(format!(
+                "with {new} ranks, group {name:?} would lose some of its ranks {ranks:?}, which {why}"
+            )));
+        }
         Ok(RecordedGroups { groups })
     }
 }
@@ -303,8 +329,8 @@ fn is_kept(
             let kind = other.map_or("a collective without a type", |kind| kind.as_str_name());
             let option = kind.to_lowercase().replace('_', "-");
             let problem = format!(
-                "the size of {kind} in the data-parallel group {group:?} is unknown for more \
-                 ranks; `--keep {option}` keeps it within the ranks of each copy"
+                "the size of {kind} in the data-parallel group {group:?} is unknown for other \
+                 numbers of ranks; `--keep {option}` keeps it within the ranks of each copy"
             );
             Err(ScaleError::at_node(place.rank, node, &problem))
         }
@@ -336,6 +362,7 @@ fn set_number(attributes: &mut [AttributeProto], name: &str, number: u32) {
 mod tests {
     use super::*;
     use crate::builder::{Message, WorkloadBuilder};
+    use crate::generate::tests::{MODEL, SIZES};
     use crate::generate::{Transformer, WorkloadPattern, WorkloadSizes, generate};
     use etlink_chakra::astra::idle_rank;
 
@@ -458,6 +485,7 @@ mod tests {
             layers: 1,
             hidden: 64,
             sequence: 16,
+            ..MODEL
         };
         let sizes = WorkloadSizes {
             ranks: 4,
@@ -496,6 +524,67 @@ mod tests {
             "{groups:?}"
         );
         assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    /// Of two tensor times four data ranks, the first two data ranks stay.
+    #[test]
+    fn fewer_ranks_are_the_first_ones_if_the_others_are_data_parallel() {
+        let model = Transformer {
+            pipeline: 1,
+            expert: 1,
+            layers: 1,
+            ..MODEL
+        };
+        let sizes = WorkloadSizes { ranks: 8, ..SIZES };
+        let made = generate(&WorkloadPattern::Transformer(model), &sizes).expect("fits");
+        let run: BTreeMap<u32, ChakraMessages> = (0..).zip(made.ranks).collect();
+        let group = |ranks: &Vec<u32>| ranks.iter().map(|rank| i64::from(*rank)).collect();
+        let listed = made.groups.iter();
+        let listed: GroupList = listed
+            .map(|(of, ranks)| (of.to_string(), group(ranks)))
+            .collect();
+        let data = listed.iter().filter(|(_, ranks)| ranks.len() == 4);
+        let decided = |ranks| ScaleOptions {
+            data_parallel: data.clone().map(|(name, _)| name.clone()).collect(),
+            ..options(ranks)
+        };
+        let set = scale(&run, &listed, &decided(4)).expect("scales");
+        let groups: Vec<Vec<u32>> = set.groups.values().cloned().collect();
+        assert_eq!(groups, [vec![0, 1], vec![0, 2], vec![1, 3], vec![2, 3]]);
+        assert_eq!(crate::generate::tests::findings(&set), []);
+        for (ranks, why) in [
+            (3, "[1, 3, 5, 7], which would be a single one"),
+            (2, "[0, 2, 4, 6], which would be a single one"),
+        ] {
+            let error = scale(&run, &listed, &decided(ranks)).expect_err(why);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let none = ScaleOptions {
+            data_parallel: vec!["none".to_owned()],
+            ..options(4)
+        };
+        let error = scale(&run, &listed, &none).expect_err("not data-parallel");
+        assert!(
+            error.to_string().contains("[0, 2, 4, 6], which are not"),
+            "{error}"
+        );
+        let kept = ScaleOptions {
+            keep: vec![CollectiveCommType::AllReduce],
+            ..decided(4)
+        };
+        let error = scale(&run, &listed, &kept).expect_err("no copies");
+        assert!(error.to_string().contains("--keep"), "{error}");
+        // messages to ranks that do not stay
+        let mut run = recorded(CollectiveCommType::AllReduce);
+        for rank in [2, 3] {
+            run.insert(rank, run[&(rank - 2)].clone());
+        }
+        for rank in [0, 2] {
+            let node = &mut run.get_mut(&rank).expect("is there").nodes[1];
+            set_number(&mut node.attr, "comm_dst", 3);
+        }
+        let error = scale(&run, &GroupList::new(), &options(2)).expect_err("rank 3");
+        assert!(error.to_string().contains("comm_dst is 3"), "{error}");
     }
 
     #[test]

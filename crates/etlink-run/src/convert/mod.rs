@@ -6,6 +6,7 @@
 //! ET+ ────────────────> .et, its JSON, tables   linked again, from its nodes
 //! any of them ────────> picture           of a chosen part
 //! all ranks of a run ─> GOAL              collectives as messages
+//! workload of SimAI ──> folder of .et     of the ranks of a pipeline stage
 //! ```
 //! Data that the output format cannot hold is counted, and refused on request.
 
@@ -17,9 +18,11 @@ mod tables;
 
 pub use format::GraphFormat;
 
+use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{find_graph_sets, groups_beside, prefix_and_rank};
 use crate::output::{OutputFormat, Target, refuse_input};
+use crate::workloads::write_generated;
 use crate::{RunError, input, merged};
 use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
@@ -30,7 +33,8 @@ use etlink_chakra::messages::{
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml};
 use etlink_chakra::read::{self, ChakraGraph};
-use etlink_model::{Diagnostic, Failure};
+use etlink_model::{Diagnostic, Failure, diagnostic};
+use etlink_workload::generate::simai::read_simai;
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
 use graph_input::GraphInput;
 use serde::Serialize;
@@ -99,6 +103,8 @@ pub fn convert(
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
+        // A folder with a file per rank.
+        None if from == GraphFormat::SimAi => GraphFormat::Chakra,
         None => {
             let what = ": the file name does not show the format";
             let remedy = "use .et, .json, .dot, .graphml, .goal or .parquet, or give --to";
@@ -107,6 +113,10 @@ pub fn convert(
     };
     refuse_formats(&input.path, from, to)?;
     refuse_options(to, options)?;
+    if from == GraphFormat::SimAi && options.attributes.is_some() {
+        let what = ": a workload of SimAI has no attributes that --attrs could leave out";
+        return Err(Failure::about(input.path.display(), what).into());
+    }
     refuse_input(output, ranks.iter())?;
     let mut job = ConvertJob {
         input,
@@ -127,6 +137,7 @@ pub fn convert(
         job.link_again()?;
     }
     match (from, to) {
+        (GraphFormat::SimAi, _) => job.write_simai_ranks()?,
         (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
         (_, to) if to.is_picture() => job.write_picture()?,
         (_, GraphFormat::Parquet) => job.write_tables()?,
@@ -211,8 +222,8 @@ fn input_format(
         (Some(found), _) => Ok(found),
         (None, _) => {
             let what = ": not a format that convert reads";
-            let remedy = "give a .et, its JSON, merged JSON (ET+), or tables of convert. To convert a \
-                          recording, first run `etlink link --device KINETO -o x.et`";
+            let remedy = "give a .et, its JSON, merged JSON (ET+), tables of convert, or a workload \
+                          of SimAI. To convert a recording, first run `etlink link --device KINETO -o x.et`";
             Err(Failure::about(path.display(), what).advise(remedy).into())
         }
     }
@@ -230,6 +241,9 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
         (GraphFormat::EtPlus, GraphFormat::Goal) => {
             "GOAL needs all ranks of a run; make their .et files with `etlink merge FOLDER -o OUT`, \
             then convert OUT"
+        }
+        (GraphFormat::SimAi, to) if to != GraphFormat::Chakra => {
+            "first convert it to a folder with a .et per rank"
         }
         (_, GraphFormat::EtPlus) => {
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
@@ -270,6 +284,29 @@ struct ConvertJob<'o> {
 }
 
 impl ConvertJob<'_> {
+    /// Writes the ranks of a workload of SimAI into a folder, like a generated run.
+    fn write_simai_ranks(&mut self) -> Result<(), RunError> {
+        let (path, folder) = (self.input.path.clone(), &self.report.output);
+        let mut text = String::new();
+        let read = self.input.open()?.read_to_string(&mut text);
+        read.with_path(FileAction::Read, &path)?;
+        let read = read_simai(&text);
+        let (set, stages) = read.map_err(|cause| RunError::unreadable(path.display(), cause))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let run = write_generated(&name, &set, folder, self.options.overwrite)?;
+        self.report.diagnostics.extend(run.diagnostics);
+        if stages > 1 {
+            let (path, folder) = (path.display(), folder.display());
+            self.report.diagnostics.push(diagnostic!(
+                GraphLacks,
+                "{path} and {folder} have one of {stages} pipeline stages, and no messages between them"
+            ));
+        }
+        (self.report.nodes, self.report.ranks, self.report.bytes) =
+            (run.nodes, run.ranks, run.bytes);
+        Ok(())
+    }
+
     /// Replaces merged JSON by the `.et` made of it, which is then converted.
     fn link_again(&mut self) -> Result<(), RunError> {
         let content = self.input.open()?;

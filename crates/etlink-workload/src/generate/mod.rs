@@ -6,19 +6,26 @@
 //! | `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast` | computes, then takes part in the collective |
 //! | `message` | even ranks send to the next one |
 //! | `ring` | sends to the next rank and receives from the previous one |
-//! | `pipeline` | is a stage: forward for all micro-batches, then backward |
-//! | `transformer` | trains, by data, tensor, pipeline and expert parallelism |
+//! | `transformer` | trains, by data, tensor, context, pipeline and expert parallelism |
+//! | `prefill`, `decode`, `disaggregated` | reads prompts, writes tokens, does one of both |
 //!
-//! The first nine patterns are those cases of Chakra's `et_generator` that simulators can run. Its
-//! other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
+//! The patterns up to `message` are those cases of Chakra's `et_generator` that simulators can run.
+//! Its other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
 //! model, and its sends and receives name no peer.
 
+mod inference;
+mod schedule;
+pub mod simai;
+mod training;
 mod transformer;
 
 #[cfg(test)]
+pub(crate) mod model_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 
-pub use transformer::Transformer;
+pub use schedule::PipelineSchedule;
+pub use transformer::{ModelWork, Transformer};
 
 use crate::builder::{Message, NodeId, WorkloadBuilder};
 use crate::set::WorkloadSet;
@@ -41,14 +48,12 @@ pub enum WorkloadPattern {
     Message,
     /// A message from every rank to the next one.
     Ring,
-    /// A pipeline with one stage per rank; rounds are micro-batches.
-    Pipeline,
-    /// A training step of a transformer.
+    /// A training step of a transformer, or its inference.
     Transformer(Transformer),
 }
 
 /// Sizes of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadSizes {
     /// Number of ranks.
     pub ranks: u32,
@@ -88,6 +93,8 @@ pub(crate) struct RankWork<'s> {
     pub(crate) rank: u32,
     pub(crate) sizes: &'s WorkloadSizes,
     pub(crate) graph: WorkloadBuilder,
+    /// Node that the next one in the chain waits for.
+    last: Option<NodeId>,
     chance: fastrand::Rng,
 }
 
@@ -98,13 +105,9 @@ impl<'s> RankWork<'s> {
             rank,
             sizes,
             graph: WorkloadBuilder::default(),
+            last: None,
             chance: fastrand::Rng::with_seed(seed),
         }
-    }
-
-    /// Returns the last added node, which the next one in the chain waits for.
-    pub(crate) fn last(&self) -> Vec<NodeId> {
-        self.graph.last().into_iter().collect()
     }
 
     /// Adds a computation with jitter after all previous work.
@@ -112,8 +115,10 @@ impl<'s> RankWork<'s> {
         let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
         let longer = u128::from(micros) * u128::from(more) / 100;
         let micros = micros.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
-        let deps = self.last();
-        self.graph.add_computation(name, micros, &deps);
+        let node = self
+            .graph
+            .add_computation(name, micros, self.last.as_slice());
+        self.last = Some(node);
     }
 
     pub(crate) fn collective(
@@ -123,33 +128,37 @@ impl<'s> RankWork<'s> {
         bytes: u64,
         group: Option<u32>,
     ) {
-        let deps = self.last();
-        self.graph.add_collective(name, kind, bytes, group, &deps);
+        let deps = self.last.as_slice();
+        self.last = Some(self.graph.add_collective(name, kind, bytes, group, deps));
         if kind == CollectiveCommType::Broadcast {
             self.graph.set_duration(example_broadcast_micros(bytes));
         }
     }
 
     pub(crate) fn send(&mut self, name: &str, to: u32, tag: u32, bytes: u64) {
-        let deps = self.last();
+        self.last = Some(self.send_aside(name, to, tag, bytes));
+    }
+
+    /// Adds a message that later work does not wait for.
+    fn send_aside(&mut self, name: &str, to: u32, tag: u32, bytes: u64) -> NodeId {
         let message = Message {
             source: self.rank,
             destination: to,
             tag,
             bytes,
         };
-        self.graph.add_send(name, message, &deps);
+        self.graph.add_send(name, message, self.last.as_slice())
     }
 
     pub(crate) fn receive(&mut self, name: &str, from: u32, tag: u32, bytes: u64) {
-        let deps = self.last();
         let message = Message {
             source: from,
             destination: self.rank,
             tag,
             bytes,
         };
-        self.graph.add_receive(name, message, &deps);
+        let node = self.graph.add_receive(name, message, self.last.as_slice());
+        self.last = Some(node);
     }
 
     fn add(&mut self, pattern: &WorkloadPattern) {
@@ -172,7 +181,6 @@ impl<'s> RankWork<'s> {
             }
             WorkloadPattern::Message => self.add_messages(),
             WorkloadPattern::Ring => self.add_ring(),
-            WorkloadPattern::Pipeline => self.add_pipeline(),
             // generated for all ranks at once
             WorkloadPattern::Transformer(_) => {}
         }
@@ -200,32 +208,6 @@ impl<'s> RankWork<'s> {
             if ranks > 1 {
                 self.send("COMM_SEND_NODE", (rank + 1) % ranks, round, bytes);
                 self.receive("COMM_RECV_NODE", (rank + ranks - 1) % ranks, round, bytes);
-            }
-        }
-    }
-
-    /// Adds a GPipe schedule: all micro-batches forward, then all backward.
-    fn add_pipeline(&mut self) {
-        let (rank, micros, bytes) = (self.rank, self.sizes.micros, self.sizes.bytes);
-        let next = Some(rank + 1).filter(|next| *next < self.sizes.ranks);
-        let before = rank.checked_sub(1);
-        for batch in 0..self.sizes.rounds {
-            if let Some(before) = before {
-                self.receive("activations", before, 2 * batch, bytes);
-            }
-            self.compute("forward", micros);
-            if let Some(next) = next {
-                self.send("activations", next, 2 * batch, bytes);
-            }
-        }
-        for batch in 0..self.sizes.rounds {
-            if let Some(next) = next {
-                self.receive("gradients", next, 2 * batch + 1, bytes);
-            }
-            // gradients of inputs and of weights: twice the work
-            self.compute("backward", micros.saturating_mul(2));
-            if let Some(before) = before {
-                self.send("gradients", before, 2 * batch + 1, bytes);
             }
         }
     }
