@@ -21,12 +21,10 @@ mod recording;
 mod suites;
 mod support;
 mod toolchains;
-mod waits;
 mod web;
 mod wheel;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -60,12 +58,6 @@ enum DevCommand {
     /// Write a Kineto trace as an export of Nsight Systems (SQLite)
     #[command(name = "nsys-export")]
     NsysExport(nsys::NsysExportOptions),
-    /// Measure inferred waits against the waits in cuda_sync rows
-    Waits {
-        /// Kineto traces recorded with enable_cuda_sync_events
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
     /// Measure predictions of recorded programs before and after a change (a Python with PyTorch,
     /// as `cargo dev test-torch` installs it)
     #[command(name = "whatif-programs")]
@@ -141,7 +133,6 @@ fn main() -> ExitCode {
         DevCommand::Generate(options) => suites::generate_traces(&options),
         DevCommand::Ranks(options) => suites::generate_ranks(&options),
         DevCommand::NsysExport(options) => nsys::write_export(&options),
-        DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIfPrograms(options) => suites::test_predictions(&options),
         DevCommand::Hta(options) => hta::compare_classes(&options),
         DevCommand::Perfetto(options) => suites::test_perfetto(&options),

@@ -1,79 +1,76 @@
-//! Measures how well waits are inferred: links a trace with and without its `cuda_sync` rows, and
+//! Tests how well waits are inferred: links a trace with and without its `cuda_sync` rows, and
 //! compares.
 //!
 //! A wait is correct if the other graph has it too, directly or through other nodes.
+//! `ETLINK_TRACES` adds Kineto traces (gzip), separated by `:`.
 
-use crate::support::read_trace_text;
-use anyhow::{Context, Result, ensure};
+use crate::support::checked;
 use etlink_link::{EdgeKind, LinkOptions, LinkedTrace, NodeKind};
 use etlink_model::{DeviceTrace, NodeIdx, SyncRows};
-use std::path::{Path, PathBuf};
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::Read;
 
-pub fn compare_waits(files: &[PathBuf]) -> Result<()> {
-    println!(
-        "{:40} {:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
-        "trace", "waits of", "stated", "recall", "inferred", "", "precision"
-    );
-    for file in files {
-        let device = read_trace(file).with_context(|| file.display().to_string())?;
-        ensure!(
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "test data are files"
+)]
+fn waits_that_are_recorded_are_inferred_without_their_rows() {
+    let more = std::env::var("ETLINK_TRACES").unwrap_or_default();
+    let named = more.split(':').filter(|path| !path.is_empty());
+    let packed = named.map(|path| -> Box<dyn Read + Send> {
+        Box::new(MultiGzDecoder::new(File::open(path).expect("a trace")))
+    });
+    let recorded = (0..2).map(|rank| -> Box<dyn Read + Send> {
+        let path = format!("../../testdata/gpu/recorder-gloo2/kineto_trace_{rank}.json.zst");
+        let file = File::open(path).expect("test data");
+        Box::new(zstd::Decoder::new(file).expect("zstd"))
+    });
+    let mut sums = [[0; 4]; 2];
+    for file in recorded.chain(packed) {
+        let device = etlink_formats::kineto::read(file, Default::default()).expect("a trace");
+        assert!(
             !device.syncs.is_empty(),
-            "{} has no cuda_sync rows to compare with",
-            file.display()
+            "no cuda_sync rows to compare with"
         );
-        // As if recorded without sync events: all waits of this graph are inferred.
+        // as if recorded without them: all waits of this graph are inferred
         let without = DeviceTrace {
             syncs: SyncRows::default(),
             ..device.clone()
         };
-        let (stated, inferred) = (link_device(device)?, link_device(without)?);
-        for (kind, name) in [
-            (EdgeKind::EventWait, "streams"),
-            (EdgeKind::HostWait, "calls"),
-        ] {
-            let (truth, found) = (
-                waits_of_kind(&stated, kind, false),
-                waits_of_kind(&inferred, kind, true),
-            );
-            let recalled = count_waits(&truth, &inferred);
-            // Precision asks the reverse: how many inferred waits are also stated.
-            let right = count_waits(&found, &stated);
-            println!(
-                "{:40} {name:>8} {:>7} {:>9} {:>8} {:>7} {:>9}",
-                file.file_name().unwrap_or_default().display(),
+        let [stated, inferred] = [device, without].map(|device| {
+            let linked = etlink_link::link(None, device, LinkOptions::default());
+            checked(linked.expect("links"))
+        });
+        for (sums, kind) in sums
+            .iter_mut()
+            .zip([EdgeKind::EventWait, EdgeKind::HostWait])
+        {
+            let truth = waits_of_kind(&stated, kind, false);
+            let found = waits_of_kind(&inferred, kind, true);
+            // recall, and the reverse
+            let counts = [
+                count_waits(&truth, &inferred),
                 truth.len(),
-                share_text(recalled, truth.len()),
+                count_waits(&found, &stated),
                 found.len(),
-                "",
-                share_text(right, found.len())
-            );
+            ];
+            println!("{kind:?}: {counts:?}");
+            sums.iter_mut()
+                .zip(counts)
+                .for_each(|(sum, count)| *sum += count);
         }
     }
-    Ok(())
-}
-
-fn read_trace(file: &Path) -> Result<DeviceTrace> {
-    let options = etlink_formats::kineto::KinetoReadOptions::default();
-    Ok(etlink_formats::kineto::read(
-        &read_trace_text(file)?[..],
-        options,
-    )?)
+    if more.is_empty() {
+        assert_eq!(sums, [[0, 0, 70, 70], [42, 66, 44, 45]]);
+    }
 }
 
 /// Returns how many of these waits a graph has.
 fn count_waits(waits: &[Wait], graph: &LinkedTrace) -> usize {
     waits.iter().filter(|wait| has_path(graph, wait)).count()
-}
-
-fn share_text(part: usize, whole: usize) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    format!("{:.3}", part as f64 / whole as f64)
-}
-
-fn link_device(device: DeviceTrace) -> Result<LinkedTrace> {
-    Ok(etlink_link::link(None, device, LinkOptions::default())?)
 }
 
 /// Kind and source of two nodes: the waiting one and the row it waited for.
