@@ -7,7 +7,6 @@
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, every_call_fails, failing_calls, gzip, unpacked};
 use etlink_formats::kineto::KinetoReadOptions;
-use etlink_formats::nsys::NsysSchema;
 use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd, xla_json, xla_space};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -339,9 +338,7 @@ fn other_recordings() -> Vec<(&'static str, Tool)> {
     let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
     let mut trace = kineto.expect("a device trace");
     trace.header.host_name = "host".to_owned();
-    let nsys = database(|connection| {
-        etlink_formats::nsys::write(&trace, connection, NsysSchema::V3_13).expect("writes");
-    });
+    let nsys = unpacked("../nsys/program.sqlite.gz");
     let rocpd = database(|connection| write_rocpd(&trace, "_1f", connection).expect("writes"));
     let files = [
         ("x.sqlite", nsys),

@@ -1,6 +1,7 @@
 //! `etlink ops`: figures are those of the raw JSON, by formulas of the test's own.
 
 use crate::tool::{Tool, pairs};
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -124,6 +125,22 @@ fn work(name: &str, of: &Arguments<'_>) -> Option<(u64, u64)> {
 /// Calls, rows and time of an op, and the work of a call.
 type CallSums = (BTreeSet<u64>, u64, i64, Option<(u64, u64)>);
 
+/// Returns the values of a call, with all numbers with a fraction made the same.
+fn without_fractions(values: &Value) -> Value {
+    match values {
+        Value::Array(items) => items.iter().map(without_fractions).collect(),
+        Value::String(text) if text.starts_with('[') => {
+            let items = text.trim_matches(['[', ']']).split(", ");
+            items.map(|item| without_fractions(&json!(item))).collect()
+        }
+        Value::String(text) => match text.parse::<f64>() {
+            Ok(number) if number.fract() != 0.0 => json!("fraction"),
+            _ => values.clone(),
+        },
+        other => other.clone(),
+    }
+}
+
 /// Returns the ranges of the steps that count, in us: a first step may be left out.
 fn counted_steps(path: &str, events: &[Value]) -> Vec<Range<f64>> {
     let analyzed = Tool::new().run(&format!("analyze {path} --json")).exits(0);
@@ -174,7 +191,8 @@ fn times_and_work_are_those_of_the_raw_trace() {
             let Some(op) = id(row).filter(|_| is_row).and_then(|id| ops.get(&id)) else {
                 continue;
             };
-            let arguments = texts.map(|text| &op["args"][text]);
+            let mut arguments = texts.map(|text| op["args"][text].clone());
+            arguments[3] = without_fractions(&arguments[3]);
             let sum = sums.entry(json!([op["name"], arguments]).to_string());
             let sum = sum.or_default();
             sum.0.insert(id(row).expect("an id"));
@@ -193,7 +211,8 @@ fn times_and_work_are_those_of_the_raw_trace() {
             let list = |name: &str| -> Value {
                 serde_json::from_str(row[name].as_str().expect("a text")).expect("a list")
             };
-            let arguments = ["shapes", "types", "strides", "values"].map(list);
+            let mut arguments = ["shapes", "types", "strides", "values"].map(list);
+            arguments[3] = without_fractions(&arguments[3]);
             let key = json!([row["op"], arguments]).to_string();
             let (calls, rows, ns, work) = &sums[&key];
             let calls = calls.len() as u64;
@@ -216,6 +235,44 @@ fn times_and_work_are_those_of_the_raw_trace() {
         assert_eq!(found, sums.len(), "{case}");
     }
     assert_eq!(classes.len(), 9, "{classes:?}");
+}
+
+#[test]
+fn ops_of_the_host_count_all_their_calls() {
+    let file = pairs().join("transformer-2.15.0/kineto_trace_0.json.gz");
+    let packed = std::fs::read(&file).expect("a recording");
+    let trace: Value = serde_json::from_reader(GzDecoder::new(&packed[..])).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("a list");
+    let path = file.display().to_string();
+    let counted = counted_steps(&path, events);
+    let mut calls: BTreeMap<String, u64> = BTreeMap::new();
+    for event in events {
+        let at = event["ts"].as_f64().unwrap_or(f64::NAN);
+        if event["cat"] == "cpu_op" && counted.iter().any(|step| step.contains(&at)) {
+            let texts = [
+                "Input Dims",
+                "Input type",
+                "Input Strides",
+                "Concrete Inputs",
+            ];
+            let arguments = texts.map(|text| event["args"][text].clone());
+            let key = json!([event["name"], without_fractions(&json!(arguments))]);
+            *calls.entry(key.to_string()).or_default() += 1;
+        }
+    }
+    let mut shown: BTreeMap<String, u64> = BTreeMap::new();
+    for row in printed(&path, "") {
+        let list = |name: &str| -> Value {
+            serde_json::from_str(row[name].as_str().expect("a text")).unwrap_or_default()
+        };
+        let arguments = ["shapes", "types", "strides", "values"].map(list);
+        let key = json!([row["op"], without_fractions(&json!(arguments))]).to_string();
+        *shown.entry(key).or_default() += row["count"].as_u64().expect("a count");
+    }
+    assert!(shown.len() > 40, "{}", shown.len());
+    for (key, count) in shown {
+        assert_eq!(Some(&count), calls.get(&key), "{key}");
+    }
 }
 
 #[test]

@@ -186,19 +186,6 @@ fn ranks_that_the_environment_tells_in_part_or_twice_are_distinct() {
 }
 
 #[test]
-fn a_view_of_what_is_no_kineto_trace_is_not_blamed_on_another_version() {
-    let tool = Tool::new();
-    tool.file("4711_results.json", rocprof_json(&drawn_trace()));
-    tool.run("link --device 4711_results.json --format perfetto -o view.pftrace")
-        .exits(0);
-    tool.run("analyze view.pftrace").exits(2).complains(&[
-        "view.pftrace",
-        "a recording other than a Kineto trace",
-        "give the trace it was made from",
-    ]);
-}
-
-#[test]
 fn damaged_rocpd_databases_are_said_to_be() {
     let tool = Tool::new();
     draw_database(&tool, "one_results.db", &[None]);

@@ -9,6 +9,7 @@
 use crate::device_peaks::PeakTable;
 use crate::ops::{WorkedRows, list_text, owner};
 use crate::outside_work::CountedWork;
+use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
 use etlink_link::LinkedTrace;
 use etlink_link::roofline::op_call;
@@ -100,7 +101,8 @@ impl OpCalls {
         peaks: &PeakTable,
         steps: usize,
     ) -> OpCalls {
-        let worked = WorkedRows::new(trace, rules, peaks);
+        let rows = ClassifiedRows::new(trace, rules);
+        let worked = WorkedRows::new(&rows, peaks);
         let counted = CountedWork::new(trace);
         let mut tree = CallTree {
             trace,

@@ -11,8 +11,11 @@
 //! roof          the longer of both, summed over the rows
 //! bound         the longer of both sums
 //! ```
-//! In a recording without work on a device, ops that spend at least half of their time outside other
-//! ops count with their time on the host, which includes the others.
+//! In a recording without work on a device, ops whose calls spend at least half of their time outside
+//! other ops count with their time on the host, which includes the others.
+//!
+//! Calls that differ only in numbers with a fraction, such as the learning rate of a step, are calls
+//! of one op: these change no amount of work. Whole numbers do, such as factors of 0 and exponents.
 //!
 //! Work follows [`etlink_link::roofline`]; copies and memsets of an op that also runs kernels are
 //! part of its work. It is unknown unless that of all rows is known, by the
@@ -60,7 +63,8 @@ pub struct OpTotals {
     pub types: String,
     /// Strides of the inputs, list text.
     pub strides: String,
-    /// Scalars and lists of numbers among the inputs, list text.
+    /// Scalars and lists of numbers among the inputs, list text, as of the first call. Tensors are
+    /// `""`, or `"=N"` if known to be the tensor of argument N, counted from 0.
     pub values: String,
     /// Number of calls with work on a device.
     pub count: u64,
@@ -136,8 +140,8 @@ struct KnownWork {
 }
 
 /// Device rows with their work.
-pub(crate) struct WorkedRows<'t> {
-    pub(crate) rows: ClassifiedRows<'t>,
+pub(crate) struct WorkedRows<'r, 't> {
+    pub(crate) rows: &'r ClassifiedRows<'t>,
     work: Vec<RooflineWork>,
     /// Peaks of each device.
     peaks: Vec<Option<DevicePeaks>>,
@@ -158,7 +162,8 @@ struct CallSums<'t> {
 
 /// Totals the ops of a rank, by falling device time. O(ops + rows + text of the arguments).
 pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> RankOps {
-    let worked = WorkedRows::new(trace, rules, peaks);
+    let rows = ClassifiedRows::new(trace, rules);
+    let worked = WorkedRows::new(&rows, peaks);
     let counted = CountedWork::new(trace);
     let mut places: FxHashMap<(OpCall<'_>, Option<NameId>), usize> = FxHashMap::default();
     // place of each op, and its device time
@@ -173,9 +178,9 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
         let place = op.and_then(|op| ops[op].0).unwrap_or_else(|| {
             let call = op.map_or_else(OpCall::default, |op| op_call(trace, op));
             let kernel = op.is_none().then_some(trace.device.rows.name[row]);
-            let place = places.entry((call, kernel));
-            *place.or_insert_with_key(|(call, _)| {
-                sums.push(CallSums::new(call.clone(), op));
+            let place = places.entry((without_fractions(&call), kernel));
+            *place.or_insert_with(|| {
+                sums.push(CallSums::new(call, op));
                 sums.len() - 1
             })
         });
@@ -215,8 +220,8 @@ pub fn rank_ops(trace: &LinkedTrace, rules: &KernelRules, peaks: &PeakTable) -> 
     }
 }
 
-/// Returns the calls of a run without devices: ops that spend at least half of their time outside
-/// other ops.
+/// Returns the calls of a run without devices, of ops that spend at least half of the time of all
+/// their calls outside other ops.
 fn host_calls<'t>(trace: &'t LinkedTrace, counted: &CountedWork<'_>) -> Vec<CallSums<'t>> {
     let ops = &trace.device.ops;
     let mut inner_ns = vec![0i64; ops.len()];
@@ -227,21 +232,50 @@ fn host_calls<'t>(trace: &'t LinkedTrace, counted: &CountedWork<'_>) -> Vec<Call
         }
     }
     let work = op_work(trace);
-    let mut calls: IndexMap<OpCall<'t>, CallSums<'t>, FxBuildHasher> = IndexMap::default();
+    let mut calls: IndexMap<OpCall<'t>, (CallSums<'t>, i64), FxBuildHasher> = IndexMap::default();
     for op in 0..ops.len() {
         let ns = ops.duration[op].0;
-        let is_inner = ns > 0 && inner_ns[op] <= ns / 2 && !ops.annotation[op];
-        if !is_inner || counted.time_cause(ops.start[op]).is_some() {
+        if ns <= 0 || ops.annotation[op] || counted.time_cause(ops.start[op]).is_some() {
             continue;
         }
         let call = op_call(trace, op);
         let known = KnownWork::by_formula(&work[op], call.name);
-        let sums = calls.entry(call);
-        let sums = sums.or_insert_with_key(|call| CallSums::new(call.clone(), Some(op)));
+        let entry = calls.entry(without_fractions(&call));
+        let (sums, inner) = entry.or_insert_with(|| (CallSums::new(call, Some(op)), 0));
         sums.durations.push(ns);
         sums.work.add(&known);
+        *inner = inner.saturating_add(inner_ns[op]);
     }
-    calls.into_values().collect()
+    let is_innermost = |(sums, inner): &(CallSums<'_>, i64)| {
+        let whole = sums
+            .durations
+            .iter()
+            .fold(0i64, |a, b| a.saturating_add(*b));
+        *inner <= whole / 2
+    };
+    let calls = calls.into_values().filter(is_innermost);
+    calls.map(|(sums, _)| sums).collect()
+}
+
+/// Returns a call with the same text for all numbers with a fraction.
+fn without_fractions<'t>(call: &OpCall<'t>) -> OpCall<'t> {
+    let mut call = call.clone();
+    let is_fraction = |word: &str| word.parse().is_ok_and(|number: f64| number.fract() != 0.0);
+    let is_between = |letter: char| matches!(letter, ' ' | ',' | '[' | ']' | '"');
+    let words = call.values.split(is_between);
+    if words.clone().any(is_fraction) {
+        let text = &call.values;
+        let parts = text.split_inclusive(is_between).map(|part| {
+            let word = part.trim_end_matches(is_between);
+            if is_fraction(word) {
+                &part[word.len()..]
+            } else {
+                part
+            }
+        });
+        call.values = parts.collect::<String>().into();
+    }
+    call
 }
 
 /// Returns the number of the op that a row belongs to; a range that the program annotates is none.
@@ -256,13 +290,9 @@ fn owner_count(trace: &LinkedTrace) -> usize {
     trace.device.ops.len() + captured.map_or(0, CapturedOps::calls)
 }
 
-impl<'t> WorkedRows<'t> {
-    pub(crate) fn new(
-        trace: &'t LinkedTrace,
-        rules: &'t KernelRules,
-        peaks: &PeakTable,
-    ) -> WorkedRows<'t> {
-        let rows = ClassifiedRows::new(trace, rules);
+impl<'r, 't> WorkedRows<'r, 't> {
+    pub(crate) fn new(rows: &'r ClassifiedRows<'t>, peaks: &PeakTable) -> WorkedRows<'r, 't> {
+        let trace = rows.trace;
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
         let mut has_kernel = vec![false; owner_count(trace)];
         for row in 0..rows.len() {
@@ -374,7 +404,7 @@ impl<'t> CallSums<'t> {
         }
     }
 
-    fn add_row(&mut self, worked: &WorkedRows<'_>, row: usize) {
+    fn add_row(&mut self, worked: &WorkedRows<'_, '_>, row: usize) {
         let (trace, work) = (worked.rows.trace, &worked.work[row]);
         let device = &trace.device.rows;
         let (ns, formula) = self.kernels.entry(device.name[row]).or_default();

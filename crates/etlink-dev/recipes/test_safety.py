@@ -617,7 +617,7 @@ class Tools(Safety):
         "sys.argv = sys.argv[1:]\n"
         "runpy.run_path(sys.argv[0])\n"
         "sys.settrace(None)\n"
-        "ours = [name for name in seen if 'etlink' in name]\n"
+        "ours = [name for name in seen if '<etlink>' in name or 'etlink-hook' in name]\n"
         "print(len(ours) > 20, [name for name in ours if not name.startswith('<')])\n"
     )
 

@@ -793,6 +793,22 @@ class Repeated(Traces):
         self.assertGreater(len(results), 40)
         self.assertGreaterEqual(len(results) - len(missing), len(results) * 55 // 60, missing)
 
+    def test_bags_are_within_their_tables_and_one_tensor_is_given_twice(self):
+        bag = {"op": "aten::_embedding_bag", "shapes": "[[5000, 8], [2000], [100], [], [], [], [], [], []]"}
+        bag["types"] = '["float", "long int", "long int", "Scalar", "Scalar", "Scalar", "", "Scalar", "Scalar"]'
+        bag["values"] = '["", "", "", "False", "0", "False", "", "False", "-1"]'
+        back = {"op": "aten::_embedding_bag_dense_backward", "shapes": "[[100, 8], [2000], [2000], [100], [100], [], [], [], [], []]"}
+        back["types"] = '["float", "long int", "long int", "long int", "long int", "Scalar", "Scalar", "Scalar", "", "Scalar"]'
+        back["values"] = '["", "", "", "", "", "5000", "False", "0", "", "-1"]'
+        twice = {"op": "aten::sub", "shapes": "[[64], [64], []]", "types": '["float", "float", "Scalar"]', "values": '["", "=0", "1"]'}
+        cases = [case | {"strides": "[]", "kernel": "", "recorded_ns": 1000, "operations": None} for case in (bag, back, twice)]
+        self.cases("lm")
+        empty = re.sub(r"(?m)^    json\.loads\(.*\n", "", (self.folder / "all.py").read_text())
+        script = empty.replace("CASES = [\n", f"CASES = [\n    *{cases!r},\n")
+        same = "\ncase = Case(CASES[2], 'cpu')\ncall, make = case.call()\nargs, kwargs = make()\nassert not call(*args, **kwargs).any()\n"
+        results = self.repeat(script.replace('\nif __name__ == "__main__":', same + '\nif __name__ == "__main__":'))
+        self.assertEqual([result["note"] for result in results if not result["repeated_ns"]], [])
+
     def test_collectives_run_among_the_ranks(self):
         call = {"op": "record_param_comms", "shapes": "[[64], [], []]", "types": '["float", "", ""]', "kernel": "", "recorded_ns": 1000}
         uneven = '["all_to_allv", [3, 1], [1, 3]]'

@@ -96,6 +96,10 @@ pub struct CauseEvidence {
     /// Share of the longest occurrence that is spent in `within`, if less than half.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_share: Option<f64>,
+    /// Share of a kernel's time that it takes at the peak rates of its device; `None` if its work or
+    /// the peaks are not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roof_share: Option<f64>,
     /// Time in calls without later calls to compare with, in ns.
     #[serde(skip)]
     pub whole_ns: i64,
@@ -255,6 +259,7 @@ impl CauseCandidate {
             sum.typical_ns = other.typical_ns;
             sum.depth = other.depth;
             sum.place = other.place;
+            sum.roof_share = other.roof_share;
             if !self.kind.sums_compared() {
                 sum.compared = other.compared;
             }

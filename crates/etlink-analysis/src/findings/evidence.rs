@@ -173,7 +173,15 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
             step_text(found)
         ),
         CauseKind::DominantKernel => {
-            format!("it takes {} of kernel time", percent_text(compared))
+            let peaks = figures.roof_share.map(|share| {
+                let times = 1.0 / share.max(0.01);
+                format!(", {times:.1} times the time at the device's peak rates")
+            });
+            let kernel_time = percent_text(compared);
+            format!(
+                "it takes {kernel_time} of kernel time{}",
+                peaks.unwrap_or_default()
+            )
         }
         CauseKind::LowCoverage => format!(
             "blocks for only {} of the multiprocessors: {total}, {times}",

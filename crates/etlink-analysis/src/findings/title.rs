@@ -1,5 +1,6 @@
 //! Titles of findings: the cause, and the gain of the run without it.
 
+use crate::findings::detect::device::FASTER;
 use crate::findings::detect::names::{ANOTHER_THREAD, stays_on_devices};
 use crate::findings::evidence::cause_text;
 use crate::findings::finding::{RunFinding, RunFindings};
@@ -46,7 +47,14 @@ pub(crate) fn cause_name(finding: &RunFinding) -> String {
             "Exposed copies within or between devices, if twice as fast"
         }
         CauseKind::ExposedCopies => "Exposed copies between host and device",
-        CauseKind::DominantKernel => return format!("`{subject}`, if twice as fast"),
+        CauseKind::DominantKernel => {
+            return match finding.figures.roof_share {
+                Some(share) if share > FASTER => {
+                    format!("`{subject}`, if at the device's peak rates")
+                }
+                _ => format!("`{subject}`, if twice as fast"),
+            };
+        }
         CauseKind::LowCoverage => return format!("Too few blocks of `{subject}`"),
         CauseKind::FusibleChain => "Unfused elementwise kernels",
         CauseKind::TensorCopies => "Copies within the device",

@@ -2,16 +2,9 @@
 //! on both sides.
 
 use crate::kineto::json_values::{list, object};
-use crate::kineto::order;
 use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
-use etlink_model::{
-    AnomalyKind, DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs,
-};
+use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
-
-/// Key for the number of device rows that PyTorch truncated when it wrote the recording for
-/// Perfetto; `etlink-report` writes it after the events of such a file.
-const CUT_ROWS_KEY: &str = "etlinkCutRows";
 
 /// Keys of the document seen so far.
 #[derive(Default)]
@@ -46,17 +39,8 @@ pub(crate) fn read(
     }
     // The counts wait until `header` is no longer borrowed from the trace.
     let (header, mut counts) = (&mut trace.header, vec![]);
-    let (mut recorded_order, mut cut_rows) = (None, 0);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
-        if key == order::KEY.as_bytes() {
-            recorded_order = Some(value);
-            return;
-        }
-        if key == CUT_ROWS_KEY.as_bytes() {
-            cut_rows = value.uint().unwrap_or(0);
-            return;
-        }
         if let Some(details) = &mut details {
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);
@@ -96,12 +80,6 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
-    // At most the number of rows, because a file can state any count.
-    let cut_rows = cut_rows.min(trace.rows.len() as u64);
-    trace.anomalies.add(AnomalyKind::CutOnLane, cut_rows, None);
-    if let Some(value) = recorded_order {
-        order::restore_order(trace, value);
-    }
     fields
 }
 

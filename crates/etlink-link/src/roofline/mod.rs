@@ -161,13 +161,22 @@ pub fn op_call(trace: &LinkedTrace, owner: usize) -> OpCall<'_> {
     }
 }
 
-/// Replaces the tensors of a host trace's list by `""`: they are numbers that no two calls share.
+/// Replaces the tensors of a host trace's list by `""`, or by `"=N"` if argument N is the same one:
+/// they are numbers that no two calls share.
 fn without_tensors(values: &str, types: &str) -> String {
-    let mut types = types.split('"').skip(1).step_by(2);
+    let types: Vec<&str> = types.split('"').skip(1).step_by(2).collect();
     let arguments = ArgumentValues::new(values);
-    let kept = arguments.iter().map(|value| match types.next() {
-        Some(of) if of.contains("Tensor") => "\"\"",
-        _ => value.trim(),
+    let all: Vec<&str> = arguments.iter().map(str::trim).collect();
+    let is_tensor = |at: usize| types.get(at).is_some_and(|of| of.contains("Tensor"));
+    let kept = all.iter().enumerate().map(|(at, value)| {
+        if !is_tensor(at) {
+            return (*value).to_owned();
+        }
+        let is_same = |other: &&str| other == value && value.starts_with('[');
+        match all[..at].iter().position(is_same) {
+            Some(earlier) => format!("\"={earlier}\""),
+            None => "\"\"".to_owned(),
+        }
     });
     format!("[{}]", kept.collect::<Vec<_>>().join(", "))
 }

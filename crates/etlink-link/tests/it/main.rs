@@ -29,8 +29,6 @@ mod refusals;
 mod sanity;
 #[cfg(test)]
 mod state;
-#[cfg(test)]
-mod stated_waits;
 mod steps;
 #[cfg(test)]
 mod support;

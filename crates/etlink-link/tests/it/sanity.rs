@@ -510,7 +510,8 @@ fn lost_calls_and_ops_and_impossible_times_of_the_host_are_counted() {
     fn kept<const EVERY: usize>(events: usize) -> Vec<bool> {
         (0..events).map(|event| event % EVERY != 5).collect()
     }
-    let cases: [(fn(&mut DeviceTrace), AnomalyKind, u64); 9] = [
+    type Harm = fn(&mut DeviceTrace);
+    let cases: [(Harm, AnomalyKind, u64); 9] = [
         (
             |trace| trace.retain_calls(&kept::<16>(80)),
             AnomalyKind::CallLost,

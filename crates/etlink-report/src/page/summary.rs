@@ -75,10 +75,15 @@ fn snapshot_sentence(page: &ReportPage<'_>) -> Option<String> {
 /// Returns the name of a cause as part of a sentence without markup.
 fn plain_cause(cause: &str) -> String {
     // A kernel's name without namespaces and template arguments.
-    if let Some(kernel) = cause.strip_suffix("`, if twice as fast") {
-        let name = kernel.trim_start_matches('`').split(['<', '(']).next();
-        let name = name.and_then(|name| name.rsplit("::").next());
-        return format!("a twice as fast {}", name.unwrap_or(kernel).trim());
+    for (condition, adjective) in [
+        ("`, if twice as fast", "a twice as fast"),
+        ("`, if at the device's peak rates", "peak rates in"),
+    ] {
+        if let Some(kernel) = cause.strip_suffix(condition) {
+            let name = kernel.trim_start_matches('`').split(['<', '(']).next();
+            let name = name.and_then(|name| name.rsplit("::").next());
+            return format!("{adjective} {}", name.unwrap_or(kernel).trim());
+        }
     }
     let plain = cause.replace('`', "");
     if cause.starts_with("Python") {

@@ -1,6 +1,5 @@
 mod packets;
 mod ranks;
-mod read_back;
 
 use super::{CriticalStep, TimelineFormat, TimelineSummary, write_trace};
 use etlink_link::{LinkOptions, LinkedTrace};

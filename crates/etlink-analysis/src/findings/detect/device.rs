@@ -1,6 +1,6 @@
 //! Detects causes on the device itself.
 
-use crate::RowClass;
+use crate::device_peaks::PeakTable;
 use crate::findings::candidate::{CauseCandidate, CauseEvidence};
 use crate::findings::covered_time::CoveredTime;
 use crate::findings::detect::host_waits::{
@@ -13,6 +13,8 @@ use crate::findings::limits::DOMINANT_SHARE;
 use crate::findings::text::sum_ns;
 use crate::findings::view::RankView;
 use crate::median_ns;
+use crate::ops::WorkedRows;
+use crate::rules::RowClass;
 use crate::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};
 use etlink_model::{DeviceQueue, OpIdx, QueueIdx, RowIdx, RowKind, ThreadIdx};
@@ -21,7 +23,7 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// Assumed speedup of a dominant kernel, as a factor on its duration.
-const FASTER: f64 = 0.5;
+pub(crate) const FASTER: f64 = 0.5;
 
 /// Share of the multiprocessors below which a kernel's blocks leave much of the device idle.
 const LOW_SHARE: f64 = 0.5;
@@ -71,6 +73,7 @@ struct RowGroup {
     /// Time of each name of the cause, in ns.
     by_name: BTreeMap<String, i64>,
     compared: Option<f64>,
+    roof_share: Option<f64>,
     longest: Option<(i64, usize)>,
 }
 
@@ -127,6 +130,7 @@ impl RowGroup {
             time_ns,
             typical_ns: median_ns(&mut self.times),
             compared: self.compared,
+            roof_share: self.roof_share,
             start_ns: span.map(|(start, _)| start),
             end_ns: span.map(|(_, end)| end),
             within: within.filter(|within| within != subject && !view.is_step_name(within)),
@@ -141,25 +145,39 @@ fn is_kernel(view: &RankView<'_>, row: usize) -> bool {
         && view.rows.class[row] == RowClass::Computation
 }
 
-/// Finds kernel names that take at least a fifth of all kernel time.
+/// Finds kernel names that take at least a fifth of all kernel time. They could be twice as fast, but
+/// no faster than the peaks of the device allow.
 pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
-    let mut by_name: BTreeMap<&str, RowGroup> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, (RowGroup, Vec<usize>)> = BTreeMap::new();
     let mut whole = 0i64;
     for row in view.rows_inside().filter(|row| is_kernel(view, *row)) {
         whole = whole.saturating_add(view.row_ns(row));
-        let group = by_name.entry(view.rows.name(row)).or_default();
+        let (group, rows) = by_name.entry(view.rows.name(row)).or_default();
         group.note(view, row);
-        if let Some(node) = view.row_node[row].get() {
-            group.edits.scaled.push((node, FASTER));
-        }
+        rows.push(row);
     }
+    let share = |group: &RowGroup| group.time_ns() as f64 / whole.max(1) as f64;
+    by_name.retain(|_, (group, _)| share(group) >= DOMINANT_SHARE);
+    if by_name.is_empty() {
+        return vec![];
+    }
+    let worked = WorkedRows::new(&view.rows, &PeakTable::default());
     let mut candidates = vec![];
-    for (name, mut group) in by_name {
-        let share = group.time_ns() as f64 / whole.max(1) as f64;
-        if share >= DOMINANT_SHARE {
-            group.compared = Some(share);
-            candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
+    for (name, (mut group, rows)) in by_name {
+        group.compared = Some(share(&group));
+        let roofs: Option<Vec<f64>> = rows.iter().map(|row| worked.roof_ns(*row)).collect();
+        group.roof_share = roofs.as_ref().map(|roofs| {
+            let at_peaks = roofs.iter().sum::<f64>() / group.time_ns().max(1) as f64;
+            at_peaks.min(1.0)
+        });
+        for (at, row) in rows.into_iter().enumerate() {
+            if let Some(node) = view.row_node[row].get() {
+                let roof_ns = roofs.as_ref().map_or(0.0, |roofs| roofs[at]);
+                let factor = roof_ns / view.row_ns(row).max(1) as f64;
+                group.edits.scaled.push((node, factor.clamp(FASTER, 1.0)));
+            }
         }
+        candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
     }
     candidates
 }

@@ -137,6 +137,7 @@ fn random_figures(random: &mut Random, kind: CauseKind, window_ns: i64) -> Cause
         time_ns,
         typical_ns: random.time(time_ns),
         compared: random.chance().then_some(compared),
+        roof_share: random.chance().then(|| random.share()),
         exposed_ns: random.chance().then(|| random.time(time_ns + 1)),
         other_subjects: random.below(3) as u64,
         within: random.chance().then(|| "some op".to_owned()),

@@ -133,7 +133,8 @@ fn argument_text(op: &OpTotals) -> String {
     for number in 0..shapes.count().max(types.count()) as u32 {
         let of = |list: ArgumentValues<'_>| list.text(number).unwrap_or("").to_owned();
         let (shape, dtype, value) = (of(shapes), of(types), of(values));
-        let is_scalar = shape == "[]" && !value.is_empty();
+        // "=N" is the tensor of argument N
+        let is_scalar = shape == "[]" && !value.is_empty() && !value.starts_with('=');
         match short_type(&dtype) {
             Some(dtype) if !is_scalar => out.push(format!("{dtype}{shape}")),
             _ if dtype.contains("Tensor") && !is_scalar => out.push(shape),

@@ -3,7 +3,7 @@
 
 Written by `etlink repro`; needs PyTorch alone. Each op runs on copies of its inputs in turn, so that caches do not
 hold them. Times are medians: of the device where there is one, else of the call. Collectives run under
-`torchrun --nproc-per-node N`; the others run without it.
+`torchrun --nproc-per-node N`; the others run without it. On a CPU, `--threads` should be the number of the run.
 """
 import argparse
 import json
@@ -34,6 +34,8 @@ for name in ("uint16", "uint32", "uint64"):
 
 # op around each call of torch.distributed
 COLLECTIVE = "record_param_comms"
+# ops that take much longer on negative numbers, of which they make NaN
+OF_POSITIVE = ("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "pow")
 # bytes of inputs to go through before one is used again: more than caches hold
 COLD_BYTES = 256 << 20
 
@@ -136,9 +138,13 @@ class Case:
         arguments = overload._schema.arguments
         rows = list(zip(arguments, self.shapes, self.types, self.strides, self.values))
         limit = self.index_limit(rows)
-        args, kwargs = [], {}
+        args, kwargs, all_made = [], {}, []
         for argument, shape, kind, strides, text in rows:
-            if is_tensor_list(kind):
+            if isinstance(text, str) and text.startswith("="):
+                made = all_made[int(text[1:])]
+            elif argument.name in ("offsets", "offset2bag"):
+                made = self.ascending(argument.name, shape, dtype_of(kind))
+            elif is_tensor_list(kind):
                 made = self.indices(shape) if argument.name == "indices" else self.tensor_list(shape, kind, strides, limit)
             elif dtype_of(kind):
                 made = self.tensor(argument.name, shape, dtype_of(kind), strides, limit)
@@ -150,6 +156,7 @@ class Case:
                     made = argument.default_value
             if "Device" in str(argument.real_type):
                 made = self.device
+            all_made.append(made)
             if argument.kwarg_only:
                 kwargs[argument.name] = made
             else:
@@ -170,6 +177,13 @@ class Case:
                 dim = named.get("dim")
                 return shape[dim if isinstance(dim, int) else 0]
         return 2
+
+    def ascending(self, name, shape, dtype):
+        """The indices at which equally long bags begin (offsets), or the bag of each index."""
+        count = shape[0]
+        # bags are counted by the gradients, which are the first argument of a backward op
+        end = self.shapes[1][0] if name == "offsets" else self.shapes[0][0]
+        return (torch.arange(count, device=self.device) * end // max(1, count)).to(dtype)
 
     def indices(self, shapes):
         """Index tensors; those of dimensions that are taken whole are absent."""
@@ -207,7 +221,7 @@ class Case:
         elif dtype.is_floating_point or dtype.is_complex:
             made = torch.float32 if dtype.itemsize == 1 else dtype
             flat = torch.randn(size, device=device, dtype=made).to(dtype)
-            if any(word in name for word in ("var", "std")):
+            if any(word in name for word in ("var", "std")) or self.name.rstrip("_").endswith(tuple("::" + op for op in OF_POSITIVE)):
                 flat = flat.abs()
         else:
             most = {torch.int8: 128, torch.uint8: 256}.get(dtype, limit)
@@ -374,7 +388,10 @@ def main():
     parser.add_argument("--iters", type=int, default=50, help="calls that are timed")
     parser.add_argument("--seconds", type=float, default=2.0, help="time for the calls of an op; at least 3 are timed")
     parser.add_argument("--json", metavar="FILE", help="also write the results there")
+    parser.add_argument("--threads", type=int, help="threads of an op on a CPU; PyTorch's choice if left out")
     options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
     rank = 0
     if "RANK" in os.environ and any(case["op"] == COLLECTIVE for case in CASES):
         import torch.distributed as dist
@@ -394,7 +411,8 @@ def main():
             print(line(results[-1]), flush=True)
     repeated = sum(result["repeated_ns"] is not None for result in results)
     if rank == 0:
-        print(f"{repeated} of {len(results)} ran on {options.device}, PyTorch {torch.__version__}")
+        where = f"cpu, {torch.get_num_threads()} threads" if options.device == "cpu" else options.device
+        print(f"{repeated} of {len(results)} ran on {where}, PyTorch {torch.__version__}")
         if options.json:
             with open(options.json, "w", encoding="utf-8") as file:
                 device = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
