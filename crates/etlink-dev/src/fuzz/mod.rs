@@ -4,11 +4,11 @@
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: pass their own checker
 //!                                ├─ measurements metrics of kernels, latencies, cards: joined
-//!                                ├─ recorders the formats of other recorders: come back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, joint replay: laws hold
 //! dumps  ─ mutate ─ read ─────────── flight    hanging ranks, records of a trace's collectives
 //! .sqlite ─ mutate ─ read, link ── nsys
+//! rocpd, rocprofv3, XLA ─ mutate ─ recorders
 //! logs   ─ mutate ─ read ─────────── inspector sums per communicator
 //! ```
 //! A round takes the traces of one recording, damages them like crashes, disks and writers do
@@ -61,6 +61,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
     );
     let dumps = flight::read_dumps()?;
     let exports = nsys::read_exports()?;
+    let recordings = recorders::read_recordings()?;
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
@@ -82,6 +83,7 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             let mut devices = damaged_devices(&damaged);
             flight::check_dumps(&dumps, &mut devices, &mut random)?;
             nsys::check_exports(&exports, &mut random)?;
+            recorders::check_recorders(&recordings, &mut random)?;
             inspector::check_logs(&mut random)
         };
         // State that a panic left inconsistent is dropped with the round.
@@ -118,7 +120,6 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
             let mut timeline = vec![];
             write_trace(trace, &[], TimelineFormat::Protobuf, &mut timeline)?;
             outputs.push(timeline);
-            recorders::check_recorders(&trace.device, threads)?;
             measurements::check_measurements(trace)?;
         }
         outputs.push(ranks::check_joined(&traces)?);
