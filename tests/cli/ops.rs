@@ -134,7 +134,7 @@ fn without_fractions(values: &Value) -> Value {
             items.map(|item| without_fractions(&json!(item))).collect()
         }
         Value::String(text) => match text.parse::<f64>() {
-            Ok(number) if number.fract() != 0.0 => json!("fraction"),
+            Ok(number) if number.is_finite() && number.fract() != 0.0 => json!("fraction"),
             _ => values.clone(),
         },
         other => other.clone(),

@@ -25,7 +25,9 @@
 use crate::device_peaks::{DevicePeaks, PeakTable};
 use crate::duration_stats::{DurationStats, median_ns};
 use crate::outside_work::CountedWork;
-use crate::peak_use::{compute_time, device_peaks, is_known, is_known_by, memory_time};
+use crate::peak_use::{
+    compute_time, device_peaks, is_known, is_known_by, least_compute_time, memory_time,
+};
 use crate::python_lines::python_line;
 use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
@@ -260,7 +262,10 @@ fn host_calls<'t>(trace: &'t LinkedTrace, counted: &CountedWork<'_>) -> Vec<Call
 /// Returns a call with the same text for all numbers with a fraction.
 fn without_fractions<'t>(call: &OpCall<'t>) -> OpCall<'t> {
     let mut call = call.clone();
-    let is_fraction = |word: &str| word.parse().is_ok_and(|number: f64| number.fract() != 0.0);
+    let is_fraction = |word: &str| {
+        word.parse()
+            .is_ok_and(|number: f64| number.is_finite() && number.fract() != 0.0)
+    };
     let is_between = |letter: char| matches!(letter, ' ' | ',' | '[' | ']' | '"');
     let words = call.values.split(is_between);
     if words.clone().any(is_fraction) {
@@ -317,7 +322,7 @@ impl<'r, 't> WorkedRows<'r, 't> {
             sheets.insert(match peaks.gb_per_s {
                 Some(_) => peaks.sheet,
                 None => format!(
-                    "{}, which has no memory bandwidth for this name of a device: --peaks FILE states it",
+                    "{} (no memory bandwidth for this device: --peaks FILE states one)",
                     peaks.sheet
                 ),
             });
@@ -344,6 +349,14 @@ impl<'r, 't> WorkedRows<'r, 't> {
     /// Returns the time of a row at the peaks of its device, ns; `None` if it has no roof.
     pub(crate) fn roof_ns(&self, row: usize) -> Option<f64> {
         self.known(row).times.map(|[_, _, roof]| roof)
+    }
+
+    /// Returns the time that a row cannot do without, ns; `None` if it has no roof.
+    pub(crate) fn least_ns(&self, row: usize) -> Option<f64> {
+        let [_, memory, roof] = self.known(row).times?;
+        let peaks = self.peaks[self.rows.device_place(row)].as_ref()?;
+        let compute = least_compute_time(self.rows.trace, row, &self.work[row], peaks)?;
+        Some(compute.max(memory).min(roof))
     }
 
     /// Compute time, memory time and roof of a row, ns.

@@ -213,7 +213,6 @@ pub fn link(
     Ok(trace)
 }
 
-/// Returns the name of an overlapping range, for messages.
 /// Matches the ops of the two traces and compares the traces. Without a host trace, nothing
 /// matches.
 fn matched(

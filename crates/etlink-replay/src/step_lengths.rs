@@ -2,8 +2,7 @@
 //!
 //! Without changes, steps have their measured lengths ([`RankSteps`]). With changes, a step ends as
 //! much later, or earlier, as the last of its nodes does: those of its thread and of its device
-//! work. The first step is longer by the part of the host's lead that the changed steps use up
-//! ([`HostLead`]).
+//! work. Together they are longer by the part of the host's lead that they use up ([`HostLead`]).
 
 use crate::cross_step::SplitSteps;
 use crate::graph::{ReplayGraph, ReplayKind};
@@ -125,10 +124,22 @@ pub fn changed_steps(
     let used_ns = used_lead_ns(bounds, &steps, |node| {
         delay_ns(|run| Some(run.end(in_run(node.get()?))), plain, changed)
     });
-    if let Some(first) = steps.iter_mut().find(|step| step.excluded.is_none()) {
-        first.begin_ns = later(first.begin_ns, -used_ns);
-    }
+    lengthen(&mut steps, used_ns);
     steps
+}
+
+/// Makes the steps that count longer by a time in all, each by as much, and ends the last where it ended.
+fn lengthen(steps: &mut [StepSpan], all_ns: i64) {
+    let mut counted: Vec<&mut StepSpan> = steps
+        .iter_mut()
+        .filter(|step| step.excluded.is_none())
+        .collect();
+    let number = counted.len() as i64;
+    for (left, step) in (1..).zip(counted.iter_mut().rev()) {
+        let earlier = |steps: i64| -all_ns.saturating_mul(steps) / number;
+        step.begin_ns = later(step.begin_ns, earlier(left));
+        step.done_ns = later(step.done_ns, earlier(left - 1));
+    }
 }
 
 /// Returns the part of the host's lead that changed steps use up, ns. `delay_ns` is the delay of a
@@ -193,6 +204,27 @@ mod tests {
             duration: nodes.iter().map(|node| DurationNs(node.1)).collect(),
             ..ReplayRun::default()
         }
+    }
+
+    /// The host is 30 ahead of devices that take 20 a step, and takes 15 itself.
+    #[test]
+    fn quicker_steps_take_as_long_as_those_of_the_host() {
+        let step = |number: i64, last: u32| {
+            let mut step = bounds(100 + 20 * number, 120 + 20 * number, 0, &[last]);
+            step.span.start_ns = UnixNs(70 + 15 * number);
+            step.span.end_ns = UnixNs(85 + 15 * number);
+            step.last_on_host = NodeIdx(4);
+            step
+        };
+        let steps = [step(0, 1), step(1, 2), step(2, 3)];
+        let plain = run(&[(100, 0), (100, 20), (120, 20), (140, 20), (70, 45)]);
+        // 5 a step: the last one ends when the host has launched it
+        let changed = run(&[(100, 0), (100, 5), (105, 5), (115, 5), (70, 45)]);
+        let steps = changed_steps(&steps, NodeIdx(0), &plain, &changed);
+        let lengths = Vec::from_iter(steps.iter().map(StepSpan::length_ns));
+        // 45 of the host and the 5 by which the last step ends after it, less the lead of 5 that is left
+        assert_eq!(lengths, [13, 14, 18]);
+        assert_eq!(steps[2].done_ns, UnixNs(120));
     }
 
     /// A rank's nodes follow those of the previous rank.

@@ -321,9 +321,10 @@ fn sniff_other(head: &[u8]) -> InputKind {
 }
 
 /// Returns true for a file in Perfetto's format, which begins with a packet (field 1) of clocks
-/// (field 6), and for Chrome JSON that names `etlink_report::perfetto` before the events.
+/// (field 6) or with a time (field 8), and for Chrome JSON that names `etlink_report::perfetto` before
+/// the events.
 fn is_timeline(head: &[u8]) -> bool {
-    if let [0x0a, length, 0x32, ..] = head {
+    if let [0x0a, length, 0x32 | 0x40, ..] = head {
         // a Chakra message of ten bytes begins with the same byte, but no packet follows it
         let next = head.get(2 + usize::from(*length));
         return next.is_none_or(|byte| *byte == 0x0a);

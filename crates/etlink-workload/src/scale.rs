@@ -18,7 +18,7 @@ use etlink_chakra::convert::GroupList;
 use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Node, NodeType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Options of [`scale`].
 #[derive(Clone, Debug, Default)]
@@ -244,11 +244,24 @@ impl RecordedGroups {
                 parts.join("; ")
             )));
         }
+        let used: BTreeSet<String> = recorded
+            .values()
+            .flat_map(|graph| &graph.nodes)
+            .filter(|node| node.r#type() == NodeType::CommCollNode)
+            .map(group_name)
+            .collect();
         for (name, (ranks, is_shared)) in &mut groups {
+            if !used.contains(name) {
+                continue;
+            }
             let kept = ranks.iter().filter(|rank| **rank < options.ranks).count();
             let why = match kept {
                 0 => continue,
-                kept if kept == ranks.len() => continue,
+                kept if kept == ranks.len() => {
+                    // of fewer ranks, groups that lose none keep their sizes
+                    *is_shared &= options.ranks as usize >= all.len();
+                    continue;
+                }
                 1 => "would be a single one",
                 _ if !*is_shared => "are not data-parallel",
                 _ => {
@@ -257,8 +270,17 @@ impl RecordedGroups {
                 }
             };
             let new = options.ranks;
+            let group = match &**name {
+                "" => "the group of all ranks".to_owned(),
+                name => format!("group {name:?}"),
+            };
             return Err(ScaleError::new(format!(
-                "with {new} ranks, group {name:?} would lose some of its ranks {ranks:?}, which {why}"
+                "with {}, {group} would lose some of its ranks {ranks:?}, which {why}",
+                if new == 1 {
+                    "1 rank".to_owned()
+                } else {
+                    format!("{new} ranks")
+                }
             )));
         }
         Ok(RecordedGroups { groups })
@@ -282,10 +304,7 @@ fn rewrite(
             }
         }
         NodeType::CommCollNode => {
-            let group = match AttributeProto::find(&node.attr, "pg_name") {
-                Some(Value::StringVal(group)) => group.clone(),
-                _ => String::new(),
-            };
+            let group = group_name(node);
             let Some((ranks, is_shared)) = groups.groups.get(&group) else {
                 // these two groups are known without being listed
                 let listed = groups
@@ -309,6 +328,14 @@ fn rewrite(
     Ok(())
 }
 
+/// Returns the name of a collective's group; empty for the group of all ranks.
+fn group_name(node: &Node) -> String {
+    match AttributeProto::find(&node.attr, "pg_name") {
+        Some(Value::StringVal(group)) => group.clone(),
+        _ => String::new(),
+    }
+}
+
 /// Returns true if a collective of a data-parallel group stays within its copy; an error if its
 /// size would be unknown.
 fn is_kept(
@@ -328,9 +355,14 @@ fn is_kept(
         other => {
             let kind = other.map_or("a collective without a type", |kind| kind.as_str_name());
             let option = kind.to_lowercase().replace('_', "-");
+            let remedy = if place.count == place.all {
+                "more ranks can be given with `--keep`, fewer cannot".to_owned()
+            } else {
+                format!("`--keep {option}` keeps it within the ranks of each copy")
+            };
             let problem = format!(
                 "the size of {kind} in the data-parallel group {group:?} is unknown for other \
-                 numbers of ranks; `--keep {option}` keeps it within the ranks of each copy"
+                 numbers of ranks; {remedy}"
             );
             Err(ScaleError::at_node(place.rank, node, &problem))
         }

@@ -575,9 +575,10 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
         inferred: plain.inferred || is_inferred,
         ..plain
     };
-    if finding.kind == CauseKind::ExposedCommunication && found.ranks < 2 {
-        let remedy = &finding.remedy;
-        let remedy = format!("record all ranks to tell its transfers from waits; {remedy}");
+    let has_others = finding.subject.ends_with(" ranks");
+    if finding.kind == CauseKind::ExposedCommunication && found.ranks < 2 && has_others {
+        let rest = &finding.remedy;
+        let remedy = format!("give all ranks, which tell its transfers from waits; {rest}");
         finding.remedy = remedy.into();
     }
     finding.title = title::finding_title(&finding, found);

@@ -172,8 +172,10 @@ fn without_tensors(values: &str, types: &str) -> String {
         if !is_tensor(at) {
             return (*value).to_owned();
         }
-        let is_same = |other: &&str| other == value && value.starts_with('[');
-        match all[..at].iter().position(is_same) {
+        let is_same =
+            |other: &usize| value.starts_with('[') && all[*other] == *value && is_tensor(*other);
+        let mut earlier = 0..at;
+        match earlier.find(is_same) {
             Some(earlier) => format!("\"={earlier}\""),
             None => "\"\"".to_owned(),
         }

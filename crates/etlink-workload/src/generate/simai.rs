@@ -24,6 +24,9 @@ pub fn is_simai_workload(head: &[u8]) -> bool {
     head.starts_with(FIRST_WORD.as_bytes())
 }
 
+/// Largest number of ranks, as for `etlink generate`.
+const MOST_RANKS: u32 = 65_536;
+
 /// Nanoseconds, collective and bytes of a pass on a layer.
 type LayerPass = (u64, Option<(Kind, Among)>, u64);
 
@@ -55,6 +58,11 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
     }
     let missing = || Failure::new("line 1: all_gpus is missing, the number of ranks");
     let all = number("all_gpus")?.ok_or_else(missing)?;
+    if !(1..=MOST_RANKS).contains(&all) {
+        return Err(Failure::new(format!(
+            "line 1: all_gpus is {all}, but must be from 1 to {MOST_RANKS}"
+        )));
+    }
     let stages = positive("pp")?;
     let model = Transformer {
         tensor: positive("model_parallel_NPU_group")?,
@@ -69,7 +77,8 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
         )));
     }
     let layers = read_layers(lines)?;
-    let pool = model.pool(0, all / stages)?;
+    let pool = model.pool(0, all / stages);
+    let pool = pool.map_err(|why| Failure::new("line 1").because(why))?;
     let (mut numbers, mut set) = (GroupNumbers::default(), WorkloadSet::default());
     let sizes = WorkloadSizes {
         ranks: all / stages,
@@ -92,8 +101,13 @@ fn read_layers<'t>(
     let stated: usize = stated.ok_or_else(none)?;
     let mut layers = vec![];
     let rows = lines.filter(|(_, text)| !text.trim().is_empty());
-    for (line, text) in rows.take(stated) {
+    for (line, text) in rows {
         let faulty = |why: String| Failure::new(format!("line {line}: {why}"));
+        if layers.len() == stated {
+            return Err(faulty(format!(
+                "line 2 states {stated} layers, and this is one more"
+            )));
+        }
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |at: usize| {
             let word = words.get(at).copied().unwrap_or_default();
@@ -106,7 +120,11 @@ fn read_layers<'t>(
             let comm = words.get(at + 1).copied().unwrap_or_default();
             let known = collective(comm, own);
             let known = known.ok_or_else(|| faulty(format!("the collective {comm:?} is unknown")));
-            *pass = (number(at)?, known?, number(at + 2)?);
+            let bytes = number(at + 2)?;
+            if i64::try_from(bytes).is_err() {
+                return Err(faulty(format!("{bytes} bytes are too many")));
+            }
+            *pass = (number(at)?, known?, bytes);
         }
         layers.push((words[0], passes));
     }

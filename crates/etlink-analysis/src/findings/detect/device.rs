@@ -13,7 +13,7 @@ use crate::findings::limits::DOMINANT_SHARE;
 use crate::findings::text::sum_ns;
 use crate::findings::view::RankView;
 use crate::median_ns;
-use crate::ops::WorkedRows;
+use crate::ops::{WorkedRows, owner};
 use crate::rules::RowClass;
 use crate::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};
@@ -162,24 +162,48 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
         return vec![];
     }
     let worked = WorkedRows::new(&view.rows, &PeakTable::default());
+    let kernels = kernels_of_ops(view);
+    let least_ns = |row: &usize| {
+        // the work of an op of several kernels is not that of one
+        let is_whole = owner(view.trace, *row).is_some_and(|op| kernels.get(&op) == Some(&1));
+        if is_whole {
+            worked.least_ns(*row)
+        } else {
+            None
+        }
+    };
     let mut candidates = vec![];
     for (name, (mut group, rows)) in by_name {
         group.compared = Some(share(&group));
-        let roofs: Option<Vec<f64>> = rows.iter().map(|row| worked.roof_ns(*row)).collect();
-        group.roof_share = roofs.as_ref().map(|roofs| {
-            let at_peaks = roofs.iter().sum::<f64>() / group.time_ns().max(1) as f64;
+        let all_ns: Option<Vec<f64>> = rows.iter().map(least_ns).collect();
+        group.roof_share = all_ns.map(|all| {
+            let at_peaks = all.iter().sum::<f64>() / group.time_ns().max(1) as f64;
             at_peaks.min(1.0)
         });
-        for (at, row) in rows.into_iter().enumerate() {
+        let is_at_peaks = group.roof_share.is_some_and(|share| share > FASTER);
+        let least = if is_at_peaks { 0.0 } else { FASTER };
+        for row in rows {
             if let Some(node) = view.row_node[row].get() {
-                let roof_ns = roofs.as_ref().map_or(0.0, |roofs| roofs[at]);
-                let factor = roof_ns / view.row_ns(row).max(1) as f64;
-                group.edits.scaled.push((node, factor.clamp(FASTER, 1.0)));
+                let factor = least_ns(&row).unwrap_or(0.0) / view.row_ns(row).max(1) as f64;
+                group.edits.scaled.push((node, factor.clamp(least, 1.0)));
             }
         }
         candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
     }
     candidates
+}
+
+/// Returns the number of kernels of each op.
+fn kernels_of_ops(view: &RankView<'_>) -> FxHashMap<usize, u32> {
+    let mut kernels = FxHashMap::default();
+    for row in 0..view.rows.len() {
+        if view.trace.device.rows.kind[row] == RowKind::Kernel
+            && let Some(op) = owner(view.trace, row)
+        {
+            *kernels.entry(op).or_default() += 1;
+        }
+    }
+    kernels
 }
 
 /// Finds long kernels that leave multiprocessors without a block.

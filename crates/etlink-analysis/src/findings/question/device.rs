@@ -219,11 +219,7 @@ impl Change {
         let own_name = own_name.ok_or("it does not name its device")?;
         let own = DevicePeaks::find(own_name, None).ok_or_else(|| unknown_device(own_name))?;
         let memory = |peaks: &DevicePeaks, name: &str| {
-            let unknown = || {
-                format!(
-                    "{name} is a name of devices with different memories: their bandwidth is not known"
-                )
-            };
+            let unknown = || format!("data sheets have no memory bandwidth for the name {name}");
             peaks.gb_per_s.ok_or_else(unknown)
         };
         Ok(Change {
