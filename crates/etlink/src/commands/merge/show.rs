@@ -34,11 +34,10 @@ pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &Merge
                 RankLeftOut,
                 "{rank} is not joined with the others: {message}{written}"
             );
-            let note = note.of_label(label);
-            told.push(if excluded.can_be_allowed() {
-                note.advise("--allow-mismatch includes it")
-            } else {
-                note
+            // with the subject and the remedy of all commands
+            told.push(Diagnostic {
+                message: note.message,
+                ..excluded.diagnostic()
             });
         }
         let linked = ranks.iter().filter_map(|rank| {
