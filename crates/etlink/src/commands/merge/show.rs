@@ -30,13 +30,9 @@ pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &Merge
             let label = &excluded.label;
             let (rank, message) = (text::rank(label), &excluded.message);
             let written = left_out_text(run, label, &ranks);
-            let note = diagnostic!(
-                RankLeftOut,
-                "{rank} is not joined with the others: {message}{written}"
-            );
             // with the subject and the remedy of all commands
             told.push(Diagnostic {
-                message: note.message,
+                message: format!("{rank} is not joined with the others: {message}{written}"),
                 ..excluded.diagnostic()
             });
         }
