@@ -163,8 +163,12 @@ def test_files_are_named_as_in_hta(folder: Path) -> None:
         TraceAnalysis(trace_dir=str(Path(__file__).parent))
     with pytest.raises(etlink.Error, match="cannot read"):
         TraceAnalysis(trace_dir="no/such/folder")
-    with pytest.raises(etlink.Error, match="missing.json"):
+    with pytest.raises(etlink.Error, match="missing.json") as raised:
         TraceAnalysis({0: "missing.json"}, str(folder))
+    assert str(folder) in (raised.value.remedy or "")
+    with pytest.raises(etlink.Error, match="cannot read") as raised:
+        TraceAnalysis(trace_dir=str(folder / "rank1.json.gz"))
+    assert "trace_files=" in (raised.value.remedy or "")
 
 
 def test_of_two_traces_of_a_rank_the_last_is_taken(folder: Path, tmp_path: Path) -> None:
@@ -180,9 +184,16 @@ def test_files_of_a_folder_that_are_no_device_traces_are_left_out(tmp_path: Path
     draw_rank(tmp_path, 0)
     other = tmp_path / "execution_trace.json"
     other.write_text('{"nodes": []}')
-    with pytest.warns(UserWarning, match="execution_trace.json"):
+    # a host trace belongs there, another file does not
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         analyzer = TraceAnalysis(trace_dir=str(tmp_path))
     assert list(analyzer.trace_files) == [0]
+    notes = tmp_path / "notes.json"
+    notes.write_text('{"notes": []}')
+    with pytest.warns(UserWarning, match="notes.json"):
+        TraceAnalysis(trace_dir=str(tmp_path))
+    notes.unlink()
     # who names a file means it
     with pytest.raises(etlink.Error, match="execution_trace.json"):
         TraceAnalysis({0: str(other)}, "")

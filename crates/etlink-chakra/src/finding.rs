@@ -140,6 +140,9 @@ findings! {
     GlooAsCompute "ET308" = Warning,
         "Gloo collectives as computation: PyTorch does not record their group and size; record \
         with NCCL, or put flight recorder dumps next to the traces, as `etlink record` does";
+    /// Collectives are computation.
+    CollectiveAsCompute "ET310" = Warning,
+        "collectives as computation: traces of their ranks are missing, or do not describe them";
     /// A broadcast, which ASTRA-sim does not simulate, has no duration of its own.
     InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim uses 1 ns";
     /// JSON was repaired.

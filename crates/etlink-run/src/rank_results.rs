@@ -21,7 +21,7 @@ use etlink_model::Failure;
 use std::path::PathBuf;
 
 /// Version of the results, increased whenever those of a command change.
-const VERSION: u32 = 20;
+const VERSION: u32 = 21;
 
 /// Work of a command per rank.
 pub struct RankJob {

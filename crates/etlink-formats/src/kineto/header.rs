@@ -13,6 +13,13 @@ use rustc_hash::FxHashSet;
 /// Perfetto; `etlink-report` writes it after the events of such a file.
 const CUT_ROWS_KEY: &str = "etlinkCutRows";
 
+/// Keys that recorders write themselves. Others are the program's, such as its environment, which
+/// may hold secrets, and are not kept.
+const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_version \
+    cuda_runtime_version cupti_version deviceProperties displayTimeUnit distributedInfo \
+    hip_driver_version hip_runtime_version host_name profile_memory record_shapes \
+    roctracer_version schemaVersion traceName trace_id with_flops with_modules with_stack";
+
 /// Keys of the document seen so far.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
@@ -57,7 +64,9 @@ pub(crate) fn read(
             cut_rows = value.uint().unwrap_or(0);
             return;
         }
-        if let Some(details) = &mut details {
+        if let Some(details) = &mut details
+            && RECORDED_KEYS.split(' ').any(|own| own.as_bytes() == key)
+        {
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);
         }

@@ -132,7 +132,7 @@ impl Transformer {
             if let Some(before) = before {
                 work.receive("activations", before, 2 * batch, activations);
             }
-            (0..layers).for_each(|_| self.add_layer(work, groups, "forward", 1));
+            (0..layers).for_each(|_| self.add_layer(work, groups, false));
             if let Some(next) = next {
                 work.send("activations", next, 2 * batch, activations);
             }
@@ -141,7 +141,7 @@ impl Transformer {
             if let Some(next) = next {
                 work.receive("gradients", next, 2 * batch + 1, activations);
             }
-            (0..layers).for_each(|_| self.add_layer(work, groups, "backward", 2));
+            (0..layers).for_each(|_| self.add_layer(work, groups, true));
             if let Some(before) = before {
                 work.send("gradients", before, 2 * batch + 1, activations);
             }
@@ -170,8 +170,14 @@ impl Transformer {
         }
     }
 
-    /// Adds a layer with `times` its forward work, half of it before the first communication.
-    fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, way: &str, times: u64) {
+    /// Adds a layer, half of whose work is in each part: attention, then the second half. The
+    /// backward pass does twice the work of the forward pass, in reverse order.
+    fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, is_backward: bool) {
+        let (way, times) = if is_backward {
+            ("backward", 2u64)
+        } else {
+            ("forward", 1)
+        };
         let (s, h) = (self.sequence, self.hidden);
         // for the longest sequence and the widest layer the products exceed 64 bits
         let [wide_s, wide_h] = [s, h].map(u128::from);
@@ -180,22 +186,24 @@ impl Transformer {
         let micros = shared / u128::from(OPERATIONS_PER_MICRO) / 2;
         let micros = u64::try_from(micros).unwrap_or(u64::MAX).max(1);
         let activations = s * h * BYTES;
-        work.compute(&format!("{way} attention"), micros);
-        if let Some(group) = groups.tensor {
-            let kind = CollectiveCommType::AllReduce;
-            work.collective("tensor parallel", kind, activations, Some(group));
-        }
         let all_to_all = CollectiveCommType::AllToAll;
-        if let Some(group) = groups.expert {
-            work.collective("to experts", all_to_all, activations, Some(group));
-        }
-        work.compute(&format!("{way} mlp"), micros);
-        if let Some(group) = groups.expert {
-            work.collective("from experts", all_to_all, activations, Some(group));
-        }
-        if let Some(group) = groups.tensor {
-            let kind = CollectiveCommType::AllReduce;
-            work.collective("tensor parallel", kind, activations, Some(group));
+        let all_reduce = CollectiveCommType::AllReduce;
+        let exchange = |work: &mut RankWork<'_>, name: &str, kind, group: Option<u32>| {
+            if group.is_some() {
+                work.collective(name, kind, activations, group);
+            }
+        };
+        let forward = ["attention", "mlp"];
+        for part in if is_backward {
+            ["mlp", "attention"]
+        } else {
+            forward
+        } {
+            let experts = if part == "mlp" { groups.expert } else { None };
+            exchange(work, "to experts", all_to_all, experts);
+            work.compute(&format!("{way} {part}"), micros);
+            exchange(work, "from experts", all_to_all, experts);
+            exchange(work, "tensor parallel", all_reduce, groups.tensor);
         }
     }
 }

@@ -140,6 +140,18 @@ fn everything_comes_back() {
     comes_back(&draw_everything().kineto()).expect("comes back");
 }
 
+/// Programs add metadata of their own, in which a token of the environment would be published.
+#[test]
+fn metadata_of_the_program_is_not_written() {
+    let mut traces = draw_everything();
+    traces.metadata("metadata", r#"{"environment": {"TOKEN": "hidden"}}"#);
+    traces.metadata("schemaVersion", "77");
+    let bytes = written(&linked_with(&traces, KeepEvents::Everything));
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(!text.contains("hidden"));
+    assert!(text.contains("header_schemaVersion"));
+}
+
 #[test]
 fn odd_traces_come_back() {
     for &oddity in Oddity::ALL {
