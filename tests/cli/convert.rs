@@ -396,3 +396,41 @@ fn an_execution_trace_is_called_what_it_is() {
         .exits(0)
         .says("an execution trace of PyTorch");
 }
+
+#[test]
+fn a_workload_of_simai_becomes_a_run() {
+    let tool = Tool::new();
+    let text = |stages: u32| {
+        format!(
+            "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: {stages} vpp: 1 \
+            ga: 1 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0\n1\n\
+            moe\t-1\t2000\tALLTOALL_EP\t4096\t2000\tALLREDUCE\t4096\t1000\tREDUCESCATTER\t8192\t100\n"
+        )
+    };
+    tool.file("one.txt", text(1));
+    tool.run("convert one.txt run")
+        .exits(0)
+        .says("one.txt (a workload of SimAI) -> run (Chakra protobuf): 48 nodes");
+    tool.run("check run --strict")
+        .exits(0)
+        .says("ok, 8 ranks together");
+    assert!(tool.path("run/network.yml").exists());
+    tool.file("two.txt", text(2));
+    tool.run("convert two.txt half")
+        .exits(0)
+        .notes("one of 2 pipeline stages");
+    tool.run("check half").exits(0).says("4 ranks together");
+    for (output, option) in [("x.et", ""), ("x", "--to goal"), ("x", "--attrs minimal")] {
+        tool.run(&format!("convert one.txt {output} {option}"))
+            .exits(2)
+            .complains(&[if option.contains("attrs") {
+                "--attrs"
+            } else {
+                "a folder"
+            }]);
+    }
+    tool.file("cut.txt", text(1).replace("\n1\n", "\n2\n"));
+    tool.run("convert cut.txt x")
+        .exits(2)
+        .complains(&["cut.txt", "2 layers"]);
+}

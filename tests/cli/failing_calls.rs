@@ -6,10 +6,6 @@
 
 use crate::ranks::{Drawn, RUN, put};
 use crate::tool::{Ran, Tool, every_call_fails, failing_calls, gzip, unpacked};
-use etlink_formats::kineto::KinetoReadOptions;
-use etlink_formats::nsys::NsysSchema;
-use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd, xla_json, xla_space};
-use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -313,42 +309,15 @@ fn a_call_fails_while_graphs_are_read() {
     }
 }
 
-fn database(write: impl FnOnce(&Connection)) -> Vec<u8> {
-    let tool = Tool::new();
-    write(&Connection::open(tool.path("database")).expect("opens"));
-    tool.read("database")
-}
-
 /// Recordings by recorders other than PyTorch, by file name.
 fn other_recordings() -> Vec<(&'static str, Tool)> {
-    let mut draw = TraceBuilder::default();
-    draw.process(1000);
-    let thread = draw.thread();
-    for step in 0..40 {
-        let start = step * 100_000;
-        draw.op(thread, &format!("forward {step}"), start, start + 50_000);
-        let (call, row) = ((start + 10, start + 2_000), (start + 3_000, start + 20_000));
-        draw.launch(
-            thread,
-            call,
-            DeviceQueue::stream(7),
-            &format!("gemm_{step}"),
-            row,
-        );
-    }
-    let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
-    let mut trace = kineto.expect("a device trace");
-    trace.header.host_name = "host".to_owned();
-    let nsys = database(|connection| {
-        etlink_formats::nsys::write(&trace, connection, NsysSchema::V3_13).expect("writes");
-    });
-    let rocpd = database(|connection| write_rocpd(&trace, "_1f", connection).expect("writes"));
+    let of = |form: &str| unpacked(&format!("../recorders/program1.{form}.gz"));
     let files = [
-        ("x.sqlite", nsys),
-        ("4711_results.db", rocpd),
-        ("4711_results.json", rocprof_json(&trace)),
-        ("host.xplane.pb", xla_space(&trace)),
-        ("host.trace.json.gz", gzip(&xla_json(&trace))),
+        ("x.sqlite", unpacked("../nsys/program.sqlite.gz")),
+        ("4711_results.db", of("rocpd.db")),
+        ("4711_results.json", of("rocprof.json")),
+        ("host.xplane.pb", of("xplane.pb")),
+        ("host.trace.json.gz", gzip(&of("trace.json"))),
     ];
     let put = |(name, content): (&'static str, Vec<u8>)| {
         let tool = Tool::new();

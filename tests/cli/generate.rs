@@ -2,7 +2,7 @@
 
 use crate::tool::Tool;
 
-const PATTERNS: [&str; 12] = [
+const PATTERNS: [&str; 18] = [
     "comp",
     "comps",
     "chain",
@@ -15,6 +15,12 @@ const PATTERNS: [&str; 12] = [
     "ring",
     "pipeline --rounds 3",
     "transformer --tensor 2 --pipeline 2 --expert 2 --rounds 2 --layers 4",
+    "transformer --pipeline 2 --schedule 1f1b --chunks 2 --rounds 4 --context 2 --zero 3",
+    "transformer --pipeline 4 --schedule zero-bubble --rounds 8 --vocabulary 32000 --norms",
+    "transformer --tensor 2 --expert 4 --zero 1 --vocabulary 32000",
+    "prefill --tensor 2 --pipeline 2 --rounds 3",
+    "decode --tensor 2 --expert 2 --tokens 3 --vocabulary 32000",
+    "disaggregated --tensor 2 --prefill-ranks 2 --rounds 3 --tokens 3",
 ];
 
 #[test]
@@ -78,6 +84,16 @@ fn the_same_seed_gives_the_same_files() {
     tool.run("generate transformer --ranks 6 --tensor 4 -o d")
         .exits(2)
         .complains(&["6 ranks", "a multiple of 4"]);
+    for (line, option) in [
+        ("prefill --tokens 3", "--tokens"),
+        ("decode --zero 1", "--zero"),
+        ("ring --vocabulary 100", "--vocabulary"),
+        ("transformer --prefill-ranks 2", "--prefill-ranks"),
+    ] {
+        tool.run(&format!("generate {line} -o d"))
+            .exits(2)
+            .complains(&[option, "has no effect"]);
+    }
     assert!(!tool.path("d").exists());
 }
 

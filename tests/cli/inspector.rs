@@ -58,14 +58,8 @@ fn ranks_says_sizes_and_times_per_communicator() {
         tool.run("ranks logs --csv").exits(0).stdout.lines().count(),
         1 + 2
     );
-    let facts = tool
-        .run("inspect logs/node-pid70.log --json")
-        .exits(0)
-        .only_file();
-    assert_eq!(
-        (&facts["kind"], &facts["calls"]),
-        (&json!("nccl_inspector"), &json!(5))
-    );
+    let facts = tool.run("inspect logs/node-pid70.log --json").exits(0);
+    assert_eq!(facts.only_file()["kind"], json!("nccl_inspector"));
 }
 
 #[test]

@@ -44,24 +44,6 @@ fn a_packed_snapshot_is_read_and_a_dangerous_one_refused() {
 }
 
 #[test]
-fn inspect_states_the_memory_of_each_device() {
-    let tool = Tool::new();
-    let path = snapshot().display().to_string();
-    let file = tool
-        .run(&format!("inspect {path} --json"))
-        .exits(0)
-        .only_file();
-    let device = &file["devices"][0];
-    let analyzed = tool
-        .run(&format!("analyze {path} --json"))
-        .exits(0)
-        .only_file();
-    let peak = &analyzed["devices"][0]["peak"]["allocated_bytes"];
-    assert_eq!(&device["peak_bytes"], peak);
-    assert!(device["allocations"].as_u64() > Some(0), "{device}");
-}
-
-#[test]
 fn the_page_draws_the_stacks_over_time() {
     let tool = Tool::new();
     let path = snapshot().display().to_string();

@@ -1,9 +1,6 @@
 //! Exports of Nsight Systems as users have them: alone, compressed, of several processes, damaged.
 
 use crate::tool::{Tool, gzip};
-use etlink_formats::kineto::KinetoReadOptions;
-use etlink_formats::nsys::NsysSchema;
-use etlink_model::DeviceTrace;
 use etlink_testing::{DeviceQueue, TraceBuilder};
 use rusqlite::Connection;
 use std::path::Path;
@@ -24,17 +21,22 @@ fn drawn(pid: i64) -> Vec<u8> {
     draw.kineto()
 }
 
-fn read_kineto(text: &[u8]) -> DeviceTrace {
-    etlink_formats::kineto::read(text, KinetoReadOptions::default()).expect("a Kineto trace")
-}
+const PROCESS: &str = include_str!("../../testdata/nsys/process.sql");
+const SCHEMA_2_9: &str = include_str!("../../testdata/nsys/schema_2_9.sql");
 
-/// Writes an export of these processes.
-fn export(path: &Path, pids: &[i64], schema: NsysSchema) {
+/// Writes an export of these processes, of schema 3.13.
+fn export(path: &Path, pids: &[i64]) {
     let connection = Connection::open(path).expect("opens");
     for pid in pids {
-        let trace = read_kineto(&drawn(*pid));
-        etlink_formats::nsys::write(&trace, &connection, schema).expect("writes");
+        let process = PROCESS.replace("PID", &pid.to_string());
+        connection.execute_batch(&process).expect("writes");
     }
+}
+
+/// Changes an export to schema 2.9.
+fn make_old(path: &Path) {
+    let connection = Connection::open(path).expect("opens");
+    connection.execute_batch(SCHEMA_2_9).expect("alters");
 }
 
 #[test]
@@ -53,34 +55,30 @@ fn an_export_links_as_the_kineto_trace_of_the_same_run() {
     };
     let kineto = counts("kineto.json");
     assert_ne!(kineto.1["host_wait"], 0, "{kineto:?}");
-    for schema in NsysSchema::ALL {
-        let name = format!("{schema:?}.sqlite");
-        export(&tool.path(&name), &[1000], schema);
-        assert_eq!(counts(&name), kineto, "{schema:?}");
-    }
+    let path = tool.path("x.sqlite");
+    export(&path, &[1000]);
+    assert_eq!(counts("x.sqlite"), kineto);
+    make_old(&path);
+    assert_eq!(counts("x.sqlite"), kineto);
 }
 
 #[test]
 fn notes_say_what_to_record_with_nsight_systems() {
     let tool = Tool::new();
-    let mut draw = TraceBuilder::default();
-    draw.process(1000);
-    let thread = draw.thread();
-    let queue = DeviceQueue::stream(7);
-    draw.launch(thread, (1_000, 2_000), queue, "gemm", (3_000, 20_000));
-    let write = |draw: &TraceBuilder, name: &str| {
-        let connection = Connection::open(tool.path(name)).expect("opens");
-        let trace = read_kineto(&draw.kineto());
-        etlink_formats::nsys::write(&trace, &connection, NsysSchema::V3_13).expect("writes");
+    let write = |name: &str, change: &str| {
+        let path = tool.path(name);
+        export(&path, &[1000]);
+        let connection = Connection::open(path).expect("opens");
+        connection.execute_batch(change).expect("changes");
     };
-    write(&draw, "rangeless.sqlite");
+    write("rangeless.sqlite", "DELETE FROM NVTX_EVENTS");
     let host = "--host {pairs}/mlp-2.15.0/torch_et_0.json.gz";
     tool.run(&format!("link {host} --device rangeless.sqlite"))
         .exits(0)
         .notes("so host ops have no times; record with `nsys profile -t cuda,nvtx`")
         .notes("emit_nvtx()`");
-    draw.op(thread, "a range of NVTX", 0, 30_000);
-    write(&draw, "ranges.sqlite");
+    let rename = "UPDATE NVTX_EVENTS SET text = 'a range of NVTX'";
+    write("ranges.sqlite", rename);
     tool.run(&format!("link {host} --device ranges.sqlite"))
         .exits(2)
         .complains(&[
@@ -93,7 +91,7 @@ fn notes_say_what_to_record_with_nsight_systems() {
 #[test]
 fn a_packed_export_and_one_on_standard_input_are_unpacked() {
     let tool = Tool::new();
-    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    export(&tool.path("x.sqlite"), &[1000]);
     let plain = tool.read("x.sqlite");
     tool.file("x.sqlite.gz", gzip(&plain));
     tool.run("link --device x.sqlite -o plain.et").exits(0);
@@ -127,7 +125,7 @@ fn add_other_tables(connection: &Connection, numbers: std::ops::Range<u32>) {
 /// Builds an export whose first pages name none of its tables, like after creating many others.
 fn late_export(tool: &Tool, name: &str) -> Vec<u8> {
     let early = tool.path("early.sqlite");
-    export(&early, &[1000], NsysSchema::V3_13);
+    export(&early, &[1000]);
     let late = Connection::open(tool.path(name)).expect("opens");
     late.execute("ATTACH ? AS early", [early.to_str()])
         .expect("attaches");
@@ -204,11 +202,7 @@ fn an_export_is_known_by_its_tables_wherever_they_stand() {
 fn each_process_of_a_report_is_a_rank() {
     let tool = Tool::new();
     tool.file("runs/.keep", "");
-    export(
-        &tool.path("runs/job.sqlite"),
-        &[2001, 2000],
-        NsysSchema::V3_13,
-    );
+    export(&tool.path("runs/job.sqlite"), &[2001, 2000]);
     let merged = tool.run("merge runs -o out").exits(0);
     merged.notes("2 processes with device work, each taken as a rank, by the order of process ids");
     let files: Vec<String> = tool.files("out").into_keys().collect();
@@ -228,7 +222,7 @@ fn each_process_of_a_report_is_a_rank() {
 #[test]
 fn sizes_that_a_report_does_not_say_are_no_zeros() {
     let tool = Tool::new();
-    export(&tool.path("job.sqlite"), &[1000], NsysSchema::V3_13);
+    export(&tool.path("job.sqlite"), &[1000]);
     let connection = Connection::open(tool.path("job.sqlite")).expect("opens");
     let thread = (1_i64 << 48) | (1000 << 24) | 1000;
     connection
@@ -301,7 +295,7 @@ fn messages_that_say_no_peer_are_counted_beside_what_matches() {
     let tool = Tool::new();
     tool.file("runs/.keep", "");
     let path = tool.path("runs/job.sqlite");
-    export(&path, &[2000, 2001], NsysSchema::V3_13);
+    export(&path, &[2000, 2001]);
     let connection = Connection::open(path).expect("opens");
     let thread = (1_i64 << 48) | (2000 << 24) | 2000;
     connection
@@ -326,7 +320,7 @@ fn messages_that_say_no_peer_are_counted_beside_what_matches() {
 #[test]
 fn tables_and_lists_of_a_report_of_several_processes() {
     let tool = Tool::new();
-    export(&tool.path("job.sqlite"), &[2001, 2000], NsysSchema::V3_13);
+    export(&tool.path("job.sqlite"), &[2001, 2000]);
     let tables = tool.run("top job.sqlite --json").exits(0).json();
     let ranks: Vec<_> = tables["tables"]
         .as_array()
@@ -371,7 +365,7 @@ fn tables_and_lists_of_a_report_of_several_processes() {
 #[test]
 fn a_packed_report_of_several_processes_is_to_be_unpacked() {
     let tool = Tool::new();
-    export(&tool.path("job.sqlite"), &[2001, 2000], NsysSchema::V3_13);
+    export(&tool.path("job.sqlite"), &[2001, 2000]);
     let plain = tool.read("job.sqlite");
     tool.file("runs/job.sqlite.gz", gzip(&plain));
     tool.run("merge runs -o out")
@@ -391,7 +385,7 @@ fn reports_of_machines_are_in_the_order_of_the_numbers_in_their_names() {
     tool.file("runs/.keep", "");
     for (node, pid) in [(10, 2000), (2, 3000)] {
         let path = tool.path(&format!("runs/report_node{node}.sqlite"));
-        export(&path, &[pid, pid + 1], NsysSchema::V3_13);
+        export(&path, &[pid, pid + 1]);
     }
     tool.run("merge runs -o out")
         .exits(0)
@@ -404,7 +398,8 @@ fn exports_are_found_by_the_ranks_in_their_names() {
     tool.file("runs/.keep", "");
     for rank in 0..2 {
         let path = tool.path(&format!("runs/nsys_{rank}.sqlite"));
-        export(&path, &[3000 + rank], NsysSchema::V2_9);
+        export(&path, &[3000 + rank]);
+        make_old(&path);
     }
     // the report next to its export is the export's source
     tool.file("runs/nsys_0.nsys-rep", "not public");
@@ -435,7 +430,7 @@ fn a_report_that_was_not_exported_is_told_how_to_be() {
 fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     let tool = Tool::new();
     tool.file("run/.keep", "");
-    export(&tool.path("run/nsys_0.sqlite"), &[3000], NsysSchema::V3_13);
+    export(&tool.path("run/nsys_0.sqlite"), &[3000]);
     tool.run("analyze run --parquet tables").exits(0);
     let table = std::fs::read(tool.path("tables/events/0.parquet")).expect("a table");
     let path = "run.parquetdir/CUPTI_ACTIVITY_KIND_KERNEL.parquet";
@@ -467,7 +462,7 @@ fn tables_of_a_parquet_export_are_told_what_to_export_instead() {
     tool.run("merge run -o out --overwrite")
         .exits(0)
         .notes("run/nsys_1.parquetdir has tables exported by Nsight Systems");
-    export(&tool.path("run/nsys_1.sqlite"), &[3000], NsysSchema::V3_13);
+    export(&tool.path("run/nsys_1.sqlite"), &[3000]);
     let ran = tool.run("merge run -o out --overwrite").exits(0);
     assert!(!ran.stderr.contains("parquetdir"), "{}", ran.shown());
     // the export may be anywhere; several unexported reports share one note
@@ -493,7 +488,7 @@ fn other_and_damaged_databases_are_refused_in_words() {
     tool.run("link --device other.sqlite")
         .exits(2)
         .notes("an unknown SQLite database");
-    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    export(&tool.path("x.sqlite"), &[1000]);
     let whole = tool.read("x.sqlite");
     // only the header of the first page is left
     let mut cut = whole.clone();
@@ -512,7 +507,7 @@ fn other_and_damaged_databases_are_refused_in_words() {
 #[test]
 fn a_locked_database_is_an_error_that_says_so() {
     let tool = Tool::new();
-    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    export(&tool.path("x.sqlite"), &[1000]);
     let writer = Connection::open(tool.path("x.sqlite")).expect("opens");
     writer.execute_batch("BEGIN EXCLUSIVE").expect("locks");
     tool.run("link --device x.sqlite")
@@ -523,7 +518,7 @@ fn a_locked_database_is_an_error_that_says_so() {
 #[test]
 fn metrics_of_gpus_are_counters_in_a_trace_for_perfetto() {
     let tool = Tool::new();
-    export(&tool.path("x.sqlite"), &[1000], NsysSchema::V3_13);
+    export(&tool.path("x.sqlite"), &[1000]);
     let connection = Connection::open(tool.path("x.sqlite")).expect("opens");
     connection
         .execute_batch(

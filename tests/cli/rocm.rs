@@ -1,35 +1,19 @@
-//! Generated recordings of ROCm's rocprofv3.
+//! Recordings of ROCm's rocprofv3.
 
 use crate::tool::{Tool, gzip};
-use etlink_formats::kineto::KinetoReadOptions;
-use etlink_model::{DeviceTrace, GlobalRank};
-use etlink_testing::{DeviceQueue, TraceBuilder, rocprof_json, write_rocpd};
 use rusqlite::Connection;
 
-/// Generates two annotated steps of a copy and two kernels each.
-fn drawn_trace() -> DeviceTrace {
-    let mut draw = TraceBuilder::default();
-    let main = draw.thread();
-    for step in 0..2 {
-        let start = step * 1_000_000;
-        draw.op(main, "forward", start, start + 400_000);
-        let names = ["Cijk_gemm", "ncclDevKernel_Generic"];
-        for (place, kernel) in names.iter().enumerate() {
-            let launch = start + 100_000 * (place as i64 + 1);
-            let row = (launch + 50_000, launch + 90_000);
-            let call = (launch, launch + 5_000);
-            draw.launch(main, call, DeviceQueue::stream(3), kernel, row);
-        }
-    }
-    let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
-    kineto.expect("a device trace")
-}
+/// Two annotated steps of two kernels each.
+const JSON: &str = include_str!("../../testdata/recorders/process.rocprof.json");
+
+/// The same steps as a database: its tables end in `@`, and `ENVIRONMENT` stands for the recorded
+/// one.
+const DATABASE: &str = include_str!("../../testdata/recorders/process.rocpd.sql");
 
 #[test]
 fn json_of_rocprofv3_is_known_linked_and_analyzed() {
     let tool = Tool::new();
-    let text = rocprof_json(&drawn_trace());
-    tool.file("run/gpu1/4711_results.json.gz", gzip(&text));
+    tool.file("run/gpu1/4711_results.json.gz", gzip(JSON.as_bytes()));
     let file = "run/gpu1/4711_results.json.gz";
     let facts = tool
         .run(&format!("inspect {file} --json"))
@@ -59,7 +43,7 @@ fn json_of_rocprofv3_is_known_linked_and_analyzed() {
 #[test]
 fn a_host_trace_beside_it_has_no_ops_to_be_matched_with() {
     let tool = Tool::new();
-    tool.file("4711_results.json", rocprof_json(&drawn_trace()));
+    tool.file("4711_results.json", JSON);
     tool.run("link --host {pairs}/mlp-2.15.0/torch_et_0.json.gz --device 4711_results.json")
         .exits(2)
         .complains(&[
@@ -71,14 +55,12 @@ fn a_host_trace_beside_it_has_no_ops_to_be_matched_with() {
 #[test]
 fn what_is_cut_or_of_several_processes_is_said() {
     let tool = Tool::new();
-    let text = rocprof_json(&drawn_trace());
-    tool.file("cut.json", &text[..text.len() - 60]);
+    tool.file("cut.json", &JSON[..JSON.len() - 60]);
     let facts = tool.run("inspect cut.json --json").exits(0).only_file();
     let anomalies = facts["anomalies"].as_object().expect("a table");
     assert_eq!(anomalies.len(), 1, "{facts}");
     tool.run("inspect cut.json --strict").exits(1);
-    let text = String::from_utf8(text).expect("utf8");
-    let process = text
+    let process = JSON
         .trim_start_matches("{\"rocprofiler-sdk-tool\":[")
         .trim_end_matches("]}");
     let both = format!("{{\"rocprofiler-sdk-tool\":[{process},{process}]}}");
@@ -96,13 +78,12 @@ fn what_is_cut_or_of_several_processes_is_said() {
 fn draw_database(tool: &Tool, name: &str, ranks: &[Option<i64>]) {
     let connection = Connection::open(tool.file(name, "")).expect("opens");
     for (place, rank) in ranks.iter().enumerate() {
-        let mut trace = drawn_trace();
-        trace.header.rank = rank.map(GlobalRank);
-        trace.header.world_size = rank.map(|_| 2);
-        let suffix = format!("_0197{place}");
-        write_rocpd(&trace, &suffix, &connection).expect("writes");
-        let views = "DROP VIEW rocpd_string; DROP VIEW rocpd_kernel_dispatch";
-        connection.execute_batch(views).expect("drops views");
+        let environment = rank.map_or("{}".to_owned(), |rank| {
+            format!(r#"{{"RANK": "{rank}", "WORLD_SIZE": "2"}}"#)
+        });
+        let process = DATABASE.replace("ENVIRONMENT", &environment);
+        let process = process.replace('@', &format!("_0197{place}"));
+        connection.execute_batch(&process).expect("SQL");
     }
 }
 
@@ -183,19 +164,6 @@ fn ranks_that_the_environment_tells_in_part_or_twice_are_distinct() {
     };
     assert_eq!(graphs("one"), ["same.0.et", "same.1.et"]);
     assert_eq!(graphs("two"), ["part.0.et", "part.1.et", "part.2.et"]);
-}
-
-#[test]
-fn a_view_of_what_is_no_kineto_trace_is_not_blamed_on_another_version() {
-    let tool = Tool::new();
-    tool.file("4711_results.json", rocprof_json(&drawn_trace()));
-    tool.run("link --device 4711_results.json --format perfetto -o view.pftrace")
-        .exits(0);
-    tool.run("analyze view.pftrace").exits(2).complains(&[
-        "view.pftrace",
-        "a recording other than a Kineto trace",
-        "give the trace it was made from",
-    ]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::ranks::{RUN, put};
 use crate::tool::{Tool, unpacked};
-use etlink_report::pftrace::schema::{InternedString, Trace, track_event::Type};
+use etlink_report::perfetto::schema::{InternedString, Trace, track_event::Type};
 use flate2::read::MultiGzDecoder;
 use prost::Message;
 use serde_json::Value;

@@ -1,34 +1,19 @@
-//! Profiles of JAX: recorded ones, and generated ones with a device.
+//! Profiles of JAX: recorded ones, and one with a device.
 
-use crate::tool::{Tool, gzip, pairs};
-use etlink_formats::kineto::KinetoReadOptions;
-use etlink_testing::{DeviceQueue, TraceBuilder, xla_json, xla_space};
+use crate::tool::{Tool, pairs};
 use std::path::PathBuf;
 
 fn recorded(name: &str) -> PathBuf {
     pairs().join("../jax").join(name)
 }
 
-/// Writes three steps of two kernels, in the format of XLA's profiler.
-fn draw_profiles(tool: &Tool, folder: &str, host: &str) {
-    let mut draw = TraceBuilder::default();
-    let main = draw.thread();
-    for step in 0..3 {
-        let start = step * 1_000_000;
-        draw.op(main, "PjitFunction(step)", start, start + 400_000);
-        for (place, kernel) in ["gemm_fusion_dot_1", "loop_tanh_fusion"].iter().enumerate() {
-            let launch = start + 100_000 * (place as i64 + 1);
-            let row = (launch + 50_000, launch + 90_000);
-            let call = (launch, launch + 5_000);
-            draw.launch(main, call, DeviceQueue::stream(7), kernel, row);
-        }
+/// Puts both forms of a profile with three steps of two kernels into a folder.
+fn put_profiles(tool: &Tool, folder: &str) {
+    for name in ["worker.xplane.pb", "worker.trace.json.gz"] {
+        let file = recorded("../recorders").join(name);
+        let content = std::fs::read(file).expect("test data");
+        tool.file(&format!("{folder}/{name}"), content);
     }
-    let kineto = etlink_formats::kineto::read(&draw.kineto()[..], KinetoReadOptions::default());
-    let mut trace = kineto.expect("a device trace");
-    trace.header.host_name = host.to_owned();
-    let packed = gzip(&xla_json(&trace));
-    tool.file(&format!("{folder}/{host}.xplane.pb"), xla_space(&trace));
-    tool.file(&format!("{folder}/{host}.trace.json.gz"), packed);
 }
 
 #[test]
@@ -116,7 +101,7 @@ fn recorded_steps_and_hlo_ops_are_analyzed() {
 #[test]
 fn a_folder_of_jax_is_merged_and_its_drawn_json_left_out() {
     let tool = Tool::new();
-    draw_profiles(&tool, "plugins/profile/2026_11_23", "worker");
+    put_profiles(&tool, "plugins/profile/2026_11_23");
     tool.run("merge plugins -o out")
         .exits(0)
         .notes("worker.trace.json.gz: generated from the .xplane.pb next to it")
@@ -130,7 +115,7 @@ fn a_folder_of_jax_is_merged_and_its_drawn_json_left_out() {
 #[test]
 fn one_profile_is_linked_and_replayed() {
     let tool = Tool::new();
-    draw_profiles(&tool, "run", "worker");
+    put_profiles(&tool, "run");
     for file in ["worker.xplane.pb", "worker.trace.json.gz"] {
         tool.run(&format!("link --device run/{file} -o one.et --overwrite"))
             .exits(0)
@@ -148,7 +133,7 @@ fn one_profile_is_linked_and_replayed() {
 #[test]
 fn damage_is_counted_and_refused_on_request() {
     let tool = Tool::new();
-    draw_profiles(&tool, "run", "worker");
+    put_profiles(&tool, "run");
     let whole = tool.read("run/worker.xplane.pb");
     tool.file("cut.xplane.pb", &whole[..whole.len() - 30]);
     let facts = tool

@@ -153,9 +153,8 @@ def main() -> None:
         pid, tid = replays[0]["pid"], replays[0]["tid"]
         for name, lanes in (("streams", False), ("lanes", True)):
             window = device_window(pid, tid, launches, lanes)
-            # the second is Perfetto's format, by the same collector
-            for path in (out / f"{name}-2.15.0.json", out / f"{name}-2.15.0.pftrace"):
-                trace.merge_trace_window_into_chrome_trace(host, path, window, trace_name=path.name)
+            path = out / f"{name}-2.15.0.json"
+            trace.merge_trace_window_into_chrome_trace(host, path, window, trace_name=path.name)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ mod drawn;
 mod feeder;
 mod fuzz;
 mod hta;
-mod nsys;
 mod object_store;
 mod packages;
 mod ray;
@@ -21,12 +20,10 @@ mod recording;
 mod suites;
 mod support;
 mod toolchains;
-mod waits;
 mod web;
 mod wheel;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -52,20 +49,9 @@ enum DevCommand {
     Sanitize(toolchains::SanitizeOptions),
     /// Measure processes of etlink against gzip and other tools; see BENCHMARKS.md
     Bench(suites::RecipeOptions),
-    /// Repeat a recorded pair, or a device trace alone, to N times its size (python3)
-    Generate(suites::RecipeOptions),
     /// Generate traces of many ranks from one CPU recording, with different clocks and a late rank
     /// (python3)
     Ranks(suites::RecipeOptions),
-    /// Write a Kineto trace as an export of Nsight Systems (SQLite)
-    #[command(name = "nsys-export")]
-    NsysExport(nsys::NsysExportOptions),
-    /// Measure inferred waits against the waits in cuda_sync rows
-    Waits {
-        /// Kineto traces recorded with enable_cuda_sync_events
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
     /// Measure predictions of recorded programs before and after a change (a Python with PyTorch,
     /// as `cargo dev test-torch` installs it)
     #[command(name = "whatif-programs")]
@@ -138,10 +124,7 @@ fn main() -> ExitCode {
         DevCommand::Fuzz(options) => fuzz::run_fuzzer(&options),
         DevCommand::OldestRust => toolchains::check_oldest_rust(),
         DevCommand::Sanitize(options) => toolchains::test_sanitized(&options),
-        DevCommand::Generate(options) => suites::generate_traces(&options),
         DevCommand::Ranks(options) => suites::generate_ranks(&options),
-        DevCommand::NsysExport(options) => nsys::write_export(&options),
-        DevCommand::Waits { files } => waits::compare_waits(&files),
         DevCommand::WhatIfPrograms(options) => suites::test_predictions(&options),
         DevCommand::Hta(options) => hta::compare_classes(&options),
         DevCommand::Perfetto(options) => suites::test_perfetto(&options),

@@ -80,11 +80,6 @@ pub fn compare_simulations(options: &RecipeOptions) -> Result<()> {
     run_recipe("astra_sim", &[], [""; 0], options)
 }
 
-/// Repeats recorded traces.
-pub fn generate_traces(options: &RecipeOptions) -> Result<()> {
-    run_recipe("repeat", &[], [""; 0], options)
-}
-
 /// Makes the traces of many ranks from those of one.
 pub fn generate_ranks(options: &RecipeOptions) -> Result<()> {
     run_recipe("many_ranks", &[], [""; 0], options)

@@ -1,7 +1,6 @@
 //! Helpers of several commands: the repository, external programs, packages, trace files.
 
 use anyhow::{Context, Result, bail};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -130,16 +129,4 @@ pub fn install_from_pypi(packages: &[&str], folder: &Path, with_needs: bool) -> 
         install.arg("--no-deps");
     }
     run_command(install.arg("--target").arg(folder).args(packages))
-}
-
-/// Returns the text of a file, plain or gzip, whatever its name.
-pub fn read_trace_text(path: &Path) -> Result<Vec<u8>> {
-    let mut text = std::fs::read(path).with_context(|| path.display().to_string())?;
-    // Every gzip member begins with these bytes (RFC 1952). bgzip and `cat` make files with several
-    // members.
-    if text.starts_with(&[0x1f, 0x8b]) {
-        let packed = std::mem::take(&mut text);
-        flate2::read::MultiGzDecoder::new(&packed[..]).read_to_end(&mut text)?;
-    }
-    Ok(text)
 }

@@ -23,4 +23,19 @@ pub mod rocm;
 pub mod sqlite;
 pub mod xla;
 
+use etlink_json::ReadDamage;
+use etlink_model::{Anomalies, AnomalyKind};
+
 pub use error::{Error, SoughtData};
+
+/// Counts the damage of a JSON document of `bytes` bytes.
+fn note_damage(anomalies: &mut Anomalies, bytes: u64, damage: ReadDamage) {
+    let place = damage.first_offset.map(|at| format!("byte {at}"));
+    let end = Some(format!("byte {bytes}"));
+    let ended = u64::from(damage.source_error.is_some());
+    anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end);
+    anomalies.add(AnomalyKind::SourceEnded, ended, damage.source_error);
+    anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
+    anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
+    anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);
+}

@@ -101,11 +101,6 @@ anomalies! {
         "damaged tables in the database: rows before the damage are used";
     /// A cell whose type does not fit its column.
     BadCell = Damage, "database values of the wrong type, read as absent";
-    /// A device row truncated by PyTorch's own collector, which writes rows of several streams onto
-    /// one lane in Perfetto's format.
-    CutOnLane = Damage,
-        "device rows that PyTorch truncated in its .pftrace because a row of another stream begins on \
-         the same lane: they ran longer. Record JSON to get complete rows";
     /// A document key that occurs twice.
     RepeatedKey = Damage,
         "duplicate keys in the document: the first list or the last other value is used";

@@ -10,5 +10,4 @@
 
 pub mod page;
 pub mod perfetto;
-pub mod pftrace;
 mod track_names;

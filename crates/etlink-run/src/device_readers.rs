@@ -15,12 +15,6 @@ use std::io::BufReader;
 
 /// Refuses inputs that cannot be read as a device trace.
 pub(crate) fn expect_device(input: &InputFile, wanted: WantedTrace) -> Result<(), RunError> {
-    // a view groups arguments differently: only the links from launches to kernels would be missing
-    if input.is_view {
-        let what = " is a view that etlink wrote for Perfetto, not a recording";
-        let remedy = "give the trace it was made from, or a .pftrace view of a Kineto trace";
-        return Err(Failure::about(&input.name, what).advise(remedy).into());
-    }
     if input.kind.is_device_trace() {
         Ok(())
     } else {
@@ -70,15 +64,22 @@ fn read_by_kind(
     }
 }
 
-/// Creates the error of a database with several recorded processes that is compressed, or comes from
-/// standard input.
+/// Creates the error of a database, which cannot be read in parts if it is compressed or comes from
+/// standard input: ranks are determined before reading, for which such a file is not unpacked.
 #[cfg(feature = "sqlite")]
-fn packed_processes(name: String, count: usize) -> RunError {
-    let what = format!(
-        " has {count} processes with device work, which can be separated only in an uncompressed file"
-    );
-    let remedy = "decompress it first (gunzip), or save standard input to a file";
-    Failure::about(name, what).advise(remedy).into()
+fn database_error(name: String, is_plain: bool, cause: etlink_formats::Error) -> RunError {
+    match cause {
+        etlink_formats::Error::SeveralProcesses { pids, .. } if !is_plain => {
+            let what = format!(
+                " has {} processes with device work, which can be separated only in an \
+                 uncompressed file",
+                pids.len()
+            );
+            let remedy = "decompress it first (gunzip), or save standard input to a file";
+            Failure::about(name, what).advise(remedy).into()
+        }
+        cause => RunError::unreadable(name, cause),
+    }
 }
 
 /// Refuses a recording whose reader this build lacks.

@@ -162,10 +162,7 @@ pub(crate) fn search_folders(root: &Path) -> Result<FoundFiles, RunError> {
                 // what macOS keeps beside a file on other systems and in archives
             } else if !entry.may_be_file() {
                 // a pipe without a writer would block forever
-            } else if is_trace_name(&path)
-                || is_measured(&path)
-                || is_recorded_perfetto(&path, &mut unreadable)
-            {
+            } else if is_trace_name(&path) || is_measured(&path) {
                 files.push(path);
             } else if dumps.add(&path, &mut unreadable) {
                 // the dumps among these are determined once all names are known
@@ -384,14 +381,6 @@ fn is_measured(path: &Path) -> bool {
     has_ending(path, &[".csv"]) || unpacked.any(|ending| name.ends_with(ending))
 }
 
-/// Returns true if a file is a PyTorch recording in Perfetto's format. Other files with these
-/// endings are views, next to their recordings.
-fn is_recorded_perfetto(path: &Path, unreadable: &mut Vec<FileError>) -> bool {
-    has_ending(path, &[".pftrace"])
-        && open_noting(path, unreadable)
-            .is_some_and(|input| input.kind == InputKind::KinetoTrace && !input.is_read_back)
-}
-
 /// Facts about the traces of a folder that are known before pairing.
 struct FolderFacts {
     /// Manifest of the recording.
@@ -451,14 +440,16 @@ fn sort_out(
     number_by_order(&mut candidates, &mut run.diagnostics);
     note_reports(&candidates, &mut run.diagnostics);
     candidates.retain(|candidate| {
-        if candidate.is_view {
+        // next to its source traces, it would be a second trace of the rank
+        let is_view = candidate.kind == InputKind::Timeline;
+        if is_view {
             run.diagnostics.push(diagnostic!(
                 FileLeftOut,
                 "{} is left out: it is a view that etlink wrote, not a recording",
                 file_name(&candidate.path)
             ));
         }
-        !candidate.is_view
+        !is_view
     });
     let dumps = dumps::take_dumps(&mut candidates);
     if let Some(listed) = &listed {

@@ -11,7 +11,6 @@ use crate::prepared::PreparedShard;
 use crate::storage::shown_path;
 use crate::text;
 use etlink_model::{Anomalies, Failure, Setting, advice};
-use etlink_report::pftrace::PerfettoOrigin;
 use std::error::Error;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -87,14 +86,6 @@ pub enum RunError {
         /// Name of the file.
         name: String,
     },
-    /// A trace for Perfetto is not a recording that etlink wrote.
-    #[error("{name} {}{}", perfetto_reason(*origin), advice(self.remedy()))]
-    Perfetto {
-        /// Name of the file.
-        name: String,
-        /// Detected origin of the trace.
-        origin: PerfettoOrigin,
-    },
     /// A trace is damaged, or its host trace is of another run, and such traces were to be refused.
     #[error("{file}: refused under {}: {what}", Setting::Strict)]
     Refused {
@@ -160,7 +151,6 @@ impl RunError {
             }
             RunError::MemorySnapshot { .. } => "give it to `etlink analyze` or `etlink report`",
             RunError::EmptyFile { .. } => "record the trace again",
-            RunError::Perfetto { origin, .. } => perfetto_remedy(*origin),
             RunError::Exists { .. } => {
                 return Some(format!("{} replaces it", Setting::Overwrite));
             }
@@ -178,7 +168,6 @@ impl RunError {
             RunError::Job(error) => error.downcast_ref::<RunError>()?.file(),
             RunError::EmptyFile { name: file }
             | RunError::MemorySnapshot { name: file }
-            | RunError::Perfetto { name: file, .. }
             | RunError::Refused { file, .. } => Some(file.clone()),
             RunError::OnlyFlightDumps { folder: path }
             | RunError::OnlyInspectorLogs { folder: path }
@@ -244,38 +233,6 @@ impl RunError {
         RunError::NoTraceTaken {
             traces,
             first: Box::new(first),
-        }
-    }
-}
-
-fn perfetto_reason(origin: PerfettoOrigin) -> &'static str {
-    match origin {
-        PerfettoOrigin::SeveralRanks => {
-            "is a timeline of several ranks on one common clock, which cannot be read back"
-        }
-        PerfettoOrigin::ViewAlone => {
-            "is a view that etlink wrote for Perfetto, from a replay or a recording other than a \
-             Kineto trace, so it cannot be read back"
-        }
-        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout => {
-            "was written for Perfetto by another version of etlink, without the recorded details \
-             of its events"
-        }
-        PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
-            "is a Perfetto trace of another program: it has no correlation ids, streams or launch \
-             calls"
-        }
-    }
-}
-
-fn perfetto_remedy(origin: PerfettoOrigin) -> &'static str {
-    match origin {
-        PerfettoOrigin::SeveralRanks => "give the folder of their traces, or the trace of one rank",
-        PerfettoOrigin::Recorded | PerfettoOrigin::OtherLayout | PerfettoOrigin::ViewAlone => {
-            "give the trace it was made from"
-        }
-        PerfettoOrigin::Foreign | PerfettoOrigin::Torch => {
-            "give the Kineto trace (.json) of PyTorch's profiler"
         }
     }
 }

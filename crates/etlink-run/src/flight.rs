@@ -37,11 +37,7 @@ pub fn read_dump(path: &Path, progress: &Progress) -> Result<FlightDump, RunErro
     }
 }
 
-/// Reads a dump that is already open.
-///
-/// # Errors
-/// Fails like [`read_dump`].
-pub fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
+fn read_opened(input: InputFile) -> Result<FlightDump, RunError> {
     if input.kind != InputKind::FlightRecorder {
         return Err(input.refuse_kind(WantedTrace::Times));
     }

@@ -26,7 +26,6 @@ use etlink_chakra::simulated::is_astra_log;
 use etlink_formats::flight_recorder::is_flight_dump;
 use etlink_formats::nccl_inspector::is_inspector_log;
 use etlink_model::Failure;
-use etlink_report::pftrace::{PerfettoOrigin, kineto_text, perfetto_origin, torch_text};
 use foreign::foreign_kind;
 use gzip::Gzip;
 use memchr::memmem;
@@ -43,11 +42,6 @@ pub struct InputFile {
     pub name: String,
     /// Kind of file, detected from the first bytes.
     pub kind: InputKind,
-    /// True if the file is a view that etlink wrote for Perfetto, not a recording.
-    pub is_view: bool,
-    /// True if the file is such a view in Perfetto's own format, and `content` is the recording
-    /// from which it was made.
-    pub is_read_back: bool,
     /// Path, if it is an uncompressed file.
     pub plain_path: Option<PathBuf>,
     /// Path, if it is a file.
@@ -215,24 +209,6 @@ fn from_source(
             .err();
     }
     let mut kind = sniff_kind(&head);
-    // Perfetto packets begin with a byte that is also the length of a ten-byte Chakra message
-    let is_packets = matches!(kind, InputKind::Unknown | InputKind::ChakraEt);
-    let origin = if is_packets {
-        perfetto_origin(&head)
-    } else {
-        None
-    };
-    let is_read_back = origin == Some(PerfettoOrigin::Recorded);
-    let is_torch = origin == Some(PerfettoOrigin::Torch);
-    if !is_read_back
-        && !is_torch
-        && let Some(origin) = origin
-    {
-        return Err(RunError::Perfetto { name, origin });
-    }
-    if origin.is_some() {
-        kind = InputKind::KinetoTrace;
-    }
     if kind == InputKind::Unknown && is_nsys_report(path) {
         kind = InputKind::NsysReport;
     }
@@ -245,13 +221,7 @@ fn from_source(
         // readers find and count the damage after the head
         content = Box::new(FailingSource(Some(error)));
     }
-    let is_view = is_view(&head);
     content = Box::new(Cursor::new(head).chain(content));
-    if is_read_back {
-        content = Box::new(kineto_text(content));
-    } else if is_torch {
-        content = Box::new(torch_text(content));
-    }
     // compressed input and non-files are streams, without random access
     let is_plain = !is_packed && !is_utf16 && stored_bytes.is_some() && storage::is_on_disk(path);
     let plain_path = is_plain.then(|| path.to_owned());
@@ -261,8 +231,6 @@ fn from_source(
         stored_path: None,
         process: None,
         kind,
-        is_view,
-        is_read_back,
         stored_bytes,
         content,
         #[cfg(feature = "sqlite")]
@@ -298,6 +266,9 @@ fn sniff_kind(head: &[u8]) -> InputKind {
     // The file may contain any text as kernel names, so its first key is checked first.
     if is_rocprof_json(head) {
         return InputKind::RocprofJson;
+    }
+    if is_timeline(head) {
+        return InputKind::Timeline;
     }
     match InputKind::from(sniff(head)) {
         InputKind::KinetoTrace if etlink_formats::xla::is_xla_json(head) => InputKind::XlaJson,
@@ -349,9 +320,14 @@ fn sniff_other(head: &[u8]) -> InputKind {
     }
 }
 
-/// Returns true if Chrome JSON comes from `etlink_report::perfetto`, which names its writer before
-/// the events.
-fn is_view(head: &[u8]) -> bool {
+/// Returns true for a file in Perfetto's format, which begins with a packet (field 1) of clocks
+/// (field 6), and for Chrome JSON that names `etlink_report::perfetto` before the events.
+fn is_timeline(head: &[u8]) -> bool {
+    if let [0x0a, length, 0x32, ..] = head {
+        // a Chakra message of ten bytes begins with the same byte, but no packet follows it
+        let next = head.get(2 + usize::from(*length));
+        return next.is_none_or(|byte| *byte == 0x0a);
+    }
     // after the events, the same words may be an argument of any op
     let events = memmem::find(head, b"\"traceEvents\"").unwrap_or(head.len());
     memmem::find(&head[..events], b"\"written_by\": \"etlink ").is_some()

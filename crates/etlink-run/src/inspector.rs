@@ -3,7 +3,7 @@
 use crate::Progress;
 use crate::discover::{search_folders, without_packed_twins};
 use crate::error::RunError;
-use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputKind, WantedTrace};
 use crate::text;
 use etlink_formats::nccl_inspector::{InspectorLog, InspectorMatches, add_collectives};
 use etlink_model::{DeviceTrace, Diagnostic, diagnostic};
@@ -75,14 +75,7 @@ fn matches_note(matches: &InspectorMatches) -> Diagnostic {
 /// # Errors
 /// Fails if the file cannot be opened, or has no line of the inspector.
 pub fn read_log(path: &Path, progress: &Progress) -> Result<InspectorLog, RunError> {
-    read_opened_log(input::open(path, progress)?)
-}
-
-/// Reads a log that is already open.
-///
-/// # Errors
-/// Fails like [`read_log`].
-pub fn read_opened_log(input: InputFile) -> Result<InspectorLog, RunError> {
+    let input = input::open(path, progress)?;
     if input.kind != InputKind::NcclInspector {
         return Err(input.refuse_kind(WantedTrace::Times));
     }

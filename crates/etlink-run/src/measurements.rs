@@ -77,20 +77,12 @@ impl RunMeasurements {
     }
 }
 
-/// Reads the result of a benchmark.
-///
-/// # Errors
-/// Fails if the file cannot be read.
-pub fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
+fn read_latency_file(input: InputFile) -> Result<Vec<RequestLatencies>, RunError> {
     etlink_formats::metrics::read_latencies(input.content)
         .map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
-/// Reads a workload card.
-///
-/// # Errors
-/// Fails if the file cannot be read.
-pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
+fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
     WorkloadCard::read(input.content).map_err(|cause| RunError::unreadable(input.name, cause))
 }
 
@@ -98,7 +90,7 @@ pub fn read_card_file(input: InputFile) -> Result<WorkloadCard, RunError> {
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is of another kind.
-pub fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
+pub(crate) fn read_metric_file(input: InputFile) -> Result<MetricProfile, RunError> {
     etlink_formats::metrics::read_compute_csv(input.content)
         .map_err(|cause| RunError::unreadable(input.name, cause))
 }

@@ -2,7 +2,7 @@
 
 use crate::Progress;
 use crate::error::RunError;
-use crate::input::{self, InputFile, InputKind, WantedTrace};
+use crate::input::{self, InputKind, WantedTrace};
 use etlink_formats::memory_snapshot::MemorySnapshot;
 use etlink_model::Failure;
 use std::path::Path;
@@ -13,14 +13,7 @@ use std::path::Path;
 /// Fails if the file cannot be opened, is not a snapshot, is a pickle that would call code, or has
 /// no memory of any device.
 pub fn read_memory_snapshot(path: &Path, progress: &Progress) -> Result<MemorySnapshot, RunError> {
-    read_opened(input::open(path, progress)?)
-}
-
-/// Reads a snapshot that is already open.
-///
-/// # Errors
-/// Fails like [`read_memory_snapshot`].
-pub fn read_opened(input: InputFile) -> Result<MemorySnapshot, RunError> {
+    let input = input::open(path, progress)?;
     if input.kind != InputKind::MemorySnapshot {
         return Err(input.refuse_kind(WantedTrace::Times));
     }

@@ -62,12 +62,22 @@ pub fn generate_run(
     overwrite: bool,
 ) -> Result<WorkloadReport, RunError> {
     let set = generate(pattern, sizes).map_err(|error| Failure::new(error.to_string()))?;
+    write_generated(name, &set, folder, overwrite)
+}
+
+/// Writes the files of a run that was not recorded, with ASTRA-sim's example network.
+pub(crate) fn write_generated(
+    name: &str,
+    set: &WorkloadSet,
+    folder: &Path,
+    overwrite: bool,
+) -> Result<WorkloadReport, RunError> {
     let generated = Workload {
         network_origin: NetworkOrigin::Example,
         source: WorkloadSource::Generated,
         ..Workload::default()
     };
-    write_set(name, &set, generated, folder, overwrite)
+    write_set(name, set, generated, folder, overwrite)
 }
 
 /// Makes a run with more ranks from the run in the folder `source`.
@@ -315,7 +325,9 @@ fn refuse_faults(findings: &[Finding], source: WorkloadSource) -> Result<(), Run
     }
     let faults = faults.join("; ");
     let remedy = match source {
-        WorkloadSource::Generated => "give another --size, or more --ranks",
+        WorkloadSource::Generated => {
+            "give other sizes, or more ranks (`generate`: --size, --ranks)"
+        }
         _ => "see `etlink check` for the source",
     };
     let problem = format!("nothing was written: the generated run has faults ({faults})");

@@ -26,9 +26,7 @@ mod machine;
 mod many_ranks;
 mod oddities;
 mod programs;
-mod rocm;
 mod rows;
-mod xla;
 
 pub use comms::ParamComms;
 pub use etlink_formats::host::HostSchema;
@@ -39,8 +37,6 @@ pub use machine::{Machine, MachineChange, MachineInstruction, MachineOptions};
 pub use many_ranks::all_reduce_rank;
 pub use oddities::{OddTraces, Oddity};
 pub use programs::random_program;
-pub use rocm::{ROCM_ORIGIN_NS, rocprof_json, write_rocpd};
-pub use xla::{xla_json, xla_space};
 
 use rows::{DrawnCall, DrawnRow, DrawnSync};
 

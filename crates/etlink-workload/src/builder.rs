@@ -62,11 +62,6 @@ impl WorkloadBuilder {
         id
     }
 
-    /// Returns the last added node, if there is one.
-    pub fn last(&self) -> Option<NodeId> {
-        Some(NodeId(self.nodes.last()?.id))
-    }
-
     /// Finishes the graph. Its metadata states the number of nodes, so that truncated files are
     /// detected.
     pub fn finish(self, attributes: &[(&str, &str)]) -> ChakraMessages {

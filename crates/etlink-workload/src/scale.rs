@@ -1,8 +1,12 @@
-//! Scales a run of N ranks to M ranks, as data-parallel copies.
+//! Scales a run of N ranks to M ranks, as data-parallel copies, or to the first M of the N ranks.
 //!
 //! ```text
 //! ranks 0 … N-1 ──> copy 0: 0 … N-1   copy 1: N … 2N-1   …
 //! ```
+//! If there are fewer ranks, groups of data-parallel ranks lose some. A group of other ranks that
+//! would lose some, or a message to a lost rank, is rejected by name: how the model would be
+//! distributed is unknown.
+//!
 //! A group of data-parallel ranks spans all copies. Its all-reduces, reduce-scatters and broadcasts
 //! keep their sizes, which depend only on the model. The recording does not tell the sizes of its
 //! other collectives among more ranks: such a collective is rejected by name, or stays within each
@@ -84,17 +88,19 @@ pub fn scale(
             rank: Some(*rank),
         });
     }
-    if count == 0 || options.ranks == 0 || !options.ranks.is_multiple_of(count) {
+    let is_fewer = (1..count).contains(&options.ranks);
+    if count == 0 || !is_fewer && (options.ranks == 0 || !options.ranks.is_multiple_of(count)) {
         let ranks = options.ranks;
         return Err(ScaleError::new(format!(
-            "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}"
+            "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}, or fewer"
         )));
     }
     let groups = RecordedGroups::new(recorded, listed, options)?;
+    let count = count.min(options.ranks);
     let mut numbers = GroupNumbers::default();
     let mut set = WorkloadSet::default();
     for copy in 0..options.ranks / count {
-        for (rank, graph) in recorded {
+        for (rank, graph) in recorded.range(..count) {
             let place = Copy {
                 first: copy * count,
                 count,
@@ -161,9 +167,7 @@ impl Copy {
         let known = u32::try_from(peer).ok().filter(|peer| *peer < self.count);
         known.ok_or_else(|| {
             let last = self.count - 1;
-            let problem = format!(
-                "{attribute} is {peer}, but the run has ranks 0 to {last}; see `etlink check`"
-            );
+            let problem = format!("{attribute} is {peer}, but only ranks 0 to {last} are copied");
             ScaleError::at_node(self.rank, node, &problem)
         })
     }
@@ -177,9 +181,48 @@ impl Copy {
     }
 }
 
-/// Ranks of groups; the flag is true if the group is data-parallel.
 struct RecordedGroups {
-    groups: BTreeMap<String, (Vec<u32>, bool)>,
+    groups: BTreeMap<String, RecordedGroup>,
+}
+
+struct RecordedGroup {
+    ranks: Vec<u32>,
+    /// True if the ranks are data-parallel.
+    is_shared: bool,
+    /// True if the new run lacks some of the ranks.
+    is_cut: bool,
+}
+
+impl RecordedGroup {
+    fn new(ranks: Vec<u32>, is_shared: bool) -> RecordedGroup {
+        let is_cut = false;
+        RecordedGroup {
+            ranks,
+            is_shared,
+            is_cut,
+        }
+    }
+
+    /// Removes ranks that the new run of `count` ranks does not have.
+    fn cut(&mut self, name: &str, count: u32) -> Result<(), ScaleError> {
+        let kept = self.ranks.iter().filter(|rank| **rank < count).count();
+        if kept == 0 || kept == self.ranks.len() {
+            return Ok(());
+        }
+        let lost = if !self.is_shared {
+            "are not data-parallel"
+        } else if kept == 1 {
+            "would be a single one"
+        } else {
+            self.ranks.retain(|rank| *rank < count);
+            self.is_cut = true;
+            return Ok(());
+        };
+        let ranks = &self.ranks;
+        Err(ScaleError::new(format!(
+            "with {count} ranks, group {name:?} would lose some of its ranks {ranks:?}, which {lost}"
+        )))
+    }
 }
 
 /// Describes the contents of a list of groups, for a message.
@@ -201,8 +244,8 @@ impl RecordedGroups {
         let known: Vec<String> = listed.keys().cloned().collect();
         let is_none = options.data_parallel == ["none"];
         let mut groups = BTreeMap::from([
-            (String::new(), (all.clone(), true)),
-            ("0".to_owned(), (all.clone(), true)),
+            (String::new(), RecordedGroup::new(all.clone(), true)),
+            ("0".to_owned(), RecordedGroup::new(all.clone(), true)),
         ]);
         for (name, ranks) in listed {
             let ranks = ranks.iter().map(|rank| {
@@ -218,15 +261,15 @@ impl RecordedGroups {
             });
             let ranks: Vec<u32> = ranks.collect::<Result<_, ScaleError>>()?;
             let is_shared = ranks == all || options.data_parallel.contains(name);
-            groups.insert(name.clone(), (ranks, is_shared));
+            groups.insert(name.clone(), RecordedGroup::new(ranks, is_shared));
         }
         let asked: &[String] = if is_none { &[] } else { &options.data_parallel };
         if let Some(name) = asked.iter().find(|name| !groups.contains_key(*name)) {
             return Err(ScaleError::unknown_group(name, &known));
         }
-        let parts = groups.iter().filter(|(_, (ranks, _))| *ranks != all);
+        let parts = groups.iter().filter(|(_, group)| group.ranks != all);
         let parts: Vec<String> = parts
-            .map(|(name, (ranks, _))| format!("{name:?}: ranks {ranks:?}"))
+            .map(|(name, group)| format!("{name:?}: ranks {:?}", group.ranks))
             .collect();
         if !parts.is_empty() && options.data_parallel.is_empty() {
             return Err(ScaleError::new(format!(
@@ -234,6 +277,9 @@ impl RecordedGroups {
                  --data-parallel, or give `--data-parallel none`",
                 parts.join("; ")
             )));
+        }
+        for (name, group) in &mut groups {
+            group.cut(name, options.ranks)?;
         }
         Ok(RecordedGroups { groups })
     }
@@ -260,7 +306,7 @@ fn rewrite(
                 Some(Value::StringVal(group)) => group.clone(),
                 _ => String::new(),
             };
-            let Some((ranks, is_shared)) = groups.groups.get(&group) else {
+            let Some(recorded) = groups.groups.get(&group) else {
                 // these two groups are known without being listed
                 let listed = groups
                     .groups
@@ -269,11 +315,16 @@ fn rewrite(
                 let known: Vec<String> = listed.cloned().collect();
                 return Err(ScaleError::unknown_group(&group, &known));
             };
-            let spans = *is_shared && !is_kept(node, place, &group, options)?;
+            let spans = recorded.is_shared && !is_kept(node, place, &group, options)?;
+            if recorded.is_cut && !spans {
+                let problem =
+                    format!("the group {group:?} has fewer ranks, so the size is unknown");
+                return Err(ScaleError::at_node(place.rank, node, &problem));
+            }
             let ranks = if spans {
-                place.across(ranks)
+                place.across(&recorded.ranks)
             } else {
-                place.within(ranks)
+                place.within(&recorded.ranks)
             };
             let name = Value::StringVal(numbers.number(ranks).to_string());
             AttributeProto::set(&mut node.attr, "pg_name", name);
@@ -303,8 +354,8 @@ fn is_kept(
             let kind = other.map_or("a collective without a type", |kind| kind.as_str_name());
             let option = kind.to_lowercase().replace('_', "-");
             let problem = format!(
-                "the size of {kind} in the data-parallel group {group:?} is unknown for more \
-                 ranks; `--keep {option}` keeps it within the ranks of each copy"
+                "the size of {kind} in the data-parallel group {group:?} is unknown for other \
+                 numbers of ranks; `--keep {option}` keeps it within the ranks of each copy"
             );
             Err(ScaleError::at_node(place.rank, node, &problem))
         }
@@ -336,6 +387,7 @@ fn set_number(attributes: &mut [AttributeProto], name: &str, number: u32) {
 mod tests {
     use super::*;
     use crate::builder::{Message, WorkloadBuilder};
+    use crate::generate::tests::{MODEL, SIZES};
     use crate::generate::{Transformer, WorkloadPattern, WorkloadSizes, generate};
     use etlink_chakra::astra::idle_rank;
 
@@ -458,6 +510,7 @@ mod tests {
             layers: 1,
             hidden: 64,
             sequence: 16,
+            ..MODEL
         };
         let sizes = WorkloadSizes {
             ranks: 4,
@@ -496,6 +549,61 @@ mod tests {
             "{groups:?}"
         );
         assert_eq!(crate::generate::tests::findings(&set), []);
+    }
+
+    /// Of two tensor times four data ranks, the first two data ranks stay.
+    #[test]
+    fn fewer_ranks_are_the_first_ones_if_the_others_are_data_parallel() {
+        let model = Transformer {
+            pipeline: 1,
+            expert: 1,
+            layers: 1,
+            ..MODEL
+        };
+        let sizes = WorkloadSizes { ranks: 8, ..SIZES };
+        let made = generate(&WorkloadPattern::Transformer(model), &sizes).expect("fits");
+        let run: BTreeMap<u32, ChakraMessages> = (0..).zip(made.ranks).collect();
+        let group = |ranks: &Vec<u32>| ranks.iter().map(|rank| i64::from(*rank)).collect();
+        let listed = made.groups.iter();
+        let listed: GroupList = listed
+            .map(|(of, ranks)| (of.to_string(), group(ranks)))
+            .collect();
+        let data = listed.iter().filter(|(_, ranks)| ranks.len() == 4);
+        let decided = |ranks| ScaleOptions {
+            data_parallel: data.clone().map(|(name, _)| name.clone()).collect(),
+            ..options(ranks)
+        };
+        let set = scale(&run, &listed, &decided(4)).expect("scales");
+        let groups: Vec<Vec<u32>> = set.groups.values().cloned().collect();
+        assert_eq!(groups, [vec![0, 1], vec![0, 2], vec![1, 3], vec![2, 3]]);
+        assert_eq!(crate::generate::tests::findings(&set), []);
+        for (ranks, why) in [
+            (3, "[1, 3, 5, 7], which would be a single one"),
+            (2, "[0, 2, 4, 6], which would be a single one"),
+        ] {
+            let error = scale(&run, &listed, &decided(ranks)).expect_err(why);
+            assert!(error.to_string().contains(why), "{error}");
+        }
+        let none = ScaleOptions {
+            data_parallel: vec!["none".to_owned()],
+            ..options(4)
+        };
+        let error = scale(&run, &listed, &none).expect_err("not data-parallel");
+        assert!(
+            error.to_string().contains("[0, 2, 4, 6], which are not"),
+            "{error}"
+        );
+        // messages to ranks that do not stay
+        let mut run = recorded(CollectiveCommType::AllReduce);
+        for rank in [2, 3] {
+            run.insert(rank, run[&(rank - 2)].clone());
+        }
+        for rank in [0, 2] {
+            let node = &mut run.get_mut(&rank).expect("is there").nodes[1];
+            set_number(&mut node.attr, "comm_dst", 3);
+        }
+        let error = scale(&run, &GroupList::new(), &options(2)).expect_err("rank 3");
+        assert!(error.to_string().contains("comm_dst is 3"), "{error}");
     }
 
     #[test]

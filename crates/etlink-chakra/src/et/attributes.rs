@@ -27,6 +27,10 @@ use crate::proto::NodeType;
 /// lacks, and the whole duration.
 pub(crate) const NS: &str = "ns";
 
+/// Bytes that a rank of an uneven all-to-all sends to each rank of its group, and receives from
+/// each.
+pub(crate) const PAIR_BYTES: [&str; 2] = ["sent_bytes", "received_bytes"];
+
 /// Attribute of the first message that names the set.
 pub(crate) const ATTRIBUTE_SET: &str = "attrs";
 

@@ -146,6 +146,37 @@ fn message_bytes(record: &CollectiveRef<'_>) -> Result<i64, Demotion> {
     bytes.filter(|bytes| *bytes > 0).ok_or(Demotion::NoData)
 }
 
+/// Returns the bytes that a rank of an uneven all-to-all sends to each rank of its group, and those
+/// that it receives from each; `None` if the parts are unknown.
+pub(crate) fn pair_bytes(
+    groups: &GroupResolver<'_>,
+    record: &CollectiveRef<'_>,
+) -> Option<[Vec<u64>; 2]> {
+    if record.kind() != CollectiveKind::AllToAll {
+        return None;
+    }
+    let (names, of) = (record.names, &record.record);
+    let size = u128::from(dtype_bytes(names.get(of.dtype))?);
+    let ranks = groups.ranks(record)?.len();
+    let in_bytes = |split: NameId, elements: u64| -> Option<Vec<u64>> {
+        let parts: Vec<u64> = serde_json::from_str(names.get(split)).ok()?;
+        let all: u128 = parts.iter().map(|part| u128::from(*part)).sum();
+        if parts.len() != ranks || (all == 0) != (elements == 0) {
+            return None;
+        }
+        let parts = parts.into_iter().map(|part| {
+            // Damaged counts may be any numbers.
+            let bytes = u128::from(part).checked_mul(u128::from(elements) * size)?;
+            u64::try_from(bytes / all.max(1)).ok()
+        });
+        parts.collect()
+    };
+    Some([
+        in_bytes(of.in_split, of.in_elements)?,
+        in_bytes(of.out_split, of.out_elements)?,
+    ])
+}
+
 /// Returns the size of the even all-to-all in which the link of rank `own` passes as many bytes as
 /// in this one, whose parts differ; `None` if the parts are unknown. ASTRA-sim has one size for all
 /// parts.
@@ -154,34 +185,19 @@ pub(crate) fn even_bytes(
     record: &CollectiveRef<'_>,
     own: GlobalRank,
 ) -> Option<i64> {
-    if record.kind() != CollectiveKind::AllToAll {
-        return None;
-    }
-    let (names, record_of) = (record.names, &record.record);
-    let size = dtype_bytes(names.get(record_of.dtype))?;
-    let ranks = groups.ranks(record)?;
+    let parts = pair_bytes(groups, record)?;
     let own = u64::try_from(own.0).ok()?;
-    let place = ranks.iter().position(|rank| *rank == own)?;
-    let for_others = |split: NameId, elements: u64| -> Option<u128> {
-        let parts: Vec<u64> = serde_json::from_str(names.get(split)).ok()?;
+    let mut ranks = groups.ranks(record)?.into_iter();
+    let place = ranks.position(|rank| rank == own)?;
+    let for_others = |parts: &Vec<u64>| {
         let all: u128 = parts.iter().map(|part| u128::from(*part)).sum();
-        let kept = u128::from(*parts.get(place)?);
-        let bytes = u128::from(elements) * u128::from(size);
-        if parts.len() != ranks.len() {
-            return None;
-        }
-        match (bytes, all) {
-            (0, 0) => Some(0),
-            // Damaged counts may be any numbers.
-            _ => bytes.checked_mul(all - kept)?.checked_div(all),
-        }
+        all - u128::from(parts[place])
     };
-    let sent = for_others(record_of.in_split, record_of.in_elements)?;
-    let received = for_others(record_of.out_split, record_of.out_elements)?;
-    let others = (ranks.len() as u128)
+    let busiest = parts.iter().map(for_others).max()?;
+    let others = (parts[0].len() as u128)
         .checked_sub(1)
         .filter(|others| *others > 0)?;
-    let part = sent.max(received).div_ceil(others).max(1);
+    let part = busiest.div_ceil(others).max(1);
     i64::try_from(part.checked_mul(others + 1)?).ok()
 }
 
@@ -348,16 +364,21 @@ mod tests {
             record.out_split = trace.device.names.intern(received);
             let names = &trace.device.names;
             let record = CollectiveRef { record, names };
-            even_bytes(&GroupResolver::new(&trace), &record, GlobalRank(1))
+            let groups = GroupResolver::new(&trace);
+            let of_pairs = pair_bytes(&groups, &record);
+            (even_bytes(&groups, &record, GlobalRank(1)), of_pairs)
         };
-        assert_eq!(parts("[1, 3, 5, 1]", "[6, 1, 6, 3]"), Some(4 * 4 * 50));
+        let (even, of_pairs) = parts("[1, 3, 5, 1]", "[6, 1, 6, 3]");
+        assert_eq!(even, Some(4 * 4 * 50));
+        let sent = vec![40, 120, 200, 40];
+        assert_eq!(of_pairs, Some([sent, vec![240, 40, 240, 120]]));
         for (sent, received) in [
             ("[]", "[6, 1, 6, 3]"),
             ("[0, 0, 0, 0]", "[6, 1, 6, 3]"),
             ("[1, 3, 5]", "[6, 1, 6, 3]"),
             ("[1, 3, 5, ...]", "[6, 1, 6, 3]"),
         ] {
-            assert_eq!(parts(sent, received), None, "{sent}");
+            assert_eq!(parts(sent, received), (None, None), "{sent}");
         }
     }
 

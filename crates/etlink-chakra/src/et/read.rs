@@ -4,7 +4,7 @@
 //! not UTF-8 is repaired, a truncated tail ends the file. A length is trusted only as far as bytes
 //! follow.
 
-use super::attributes::{NS, THREAD_PID, default_kind, joined_times};
+use super::attributes::{NS, PAIR_BYTES, THREAD_PID, default_kind, joined_times};
 use crate::AttributeSet;
 use crate::finding::{FindingExample, FindingKind};
 use crate::proto::NodeType;
@@ -191,6 +191,7 @@ struct GraphReader {
     ctrl_deps: Vec<u64>,
     data_deps: Vec<u64>,
     latencies: DepLatencies,
+    pair_bytes: [Vec<u64>; 2],
     list: Vec<u64>,
 }
 
@@ -256,6 +257,7 @@ impl GraphReader {
         self.ctrl_deps.clear();
         self.data_deps.clear();
         self.latencies.clear();
+        self.pair_bytes.iter_mut().for_each(Vec::clear);
         let (mut node, mut seen) = (GraphNode::default(), SeenFields::default());
         while !message.is_empty() {
             match next_field(&mut message)? {
@@ -336,6 +338,7 @@ impl GraphReader {
         };
         self.complete(&mut node);
         self.graph.push_latencies(&self.latencies);
+        self.graph.push_pair_bytes(&self.pair_bytes);
         self.graph.push(&node, &self.ctrl_deps, &self.data_deps);
     }
 
@@ -363,7 +366,12 @@ impl GraphReader {
         let AttrValue::IntList(mut block) = attr.value else {
             return Ok(false);
         };
-        if ![CTRL_LATENCIES, DATA_LATENCIES, NS.as_bytes()].contains(&attr.name) {
+        let pair_bytes = PAIR_BYTES
+            .iter()
+            .position(|name| name.as_bytes() == attr.name);
+        if pair_bytes.is_none()
+            && ![CTRL_LATENCIES, DATA_LATENCIES, NS.as_bytes()].contains(&attr.name)
+        {
             return Ok(false);
         }
         self.list.clear();
@@ -371,6 +379,10 @@ impl GraphReader {
             if let (list::VALUES, values) = next_field(&mut block)? {
                 numbers(values, &mut self.list)?;
             }
+        }
+        if let Some(way) = pair_bytes {
+            self.pair_bytes[way].extend(&self.list);
+            return Ok(true);
         }
         let values = self.list.iter().map(|bits| bits.cast_signed());
         match attr.name {

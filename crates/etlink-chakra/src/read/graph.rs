@@ -198,6 +198,8 @@ pub struct ChakraGraph {
     pub data_deps: IdLists,
     /// `ctrl_latency_ns` and `data_latency_ns` of nodes that have them, by node.
     pub dep_latencies: FxHashMap<u32, DepLatencies>,
+    /// `sent_bytes` and `received_bytes` of uneven all-to-alls, per rank of the group, by node.
+    pub pair_bytes: FxHashMap<u32, [Vec<u64>; 2]>,
     /// Faults found while reading.
     pub findings: Findings,
 }
@@ -372,6 +374,15 @@ impl ChakraGraph {
             && let Ok(index) = u32::try_from(self.len())
         {
             self.dep_latencies.insert(index, latencies.clone());
+        }
+    }
+
+    /// Adds the bytes per pair of ranks for the node that is pushed next.
+    pub(crate) fn push_pair_bytes(&mut self, pair_bytes: &[Vec<u64>; 2]) {
+        if !pair_bytes.iter().all(Vec::is_empty)
+            && let Ok(index) = u32::try_from(self.len())
+        {
+            self.pair_bytes.insert(index, pair_bytes.clone());
         }
     }
 

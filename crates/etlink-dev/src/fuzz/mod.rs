@@ -3,13 +3,12 @@
 //!
 //! ```text
 //! corpus ─ mutate ─ read ─ link ─┬─ written   .et, merged JSON: pass their own checker
-//!                                ├─ perfetto  .pftrace: comes back as the recording
 //!                                ├─ measurements metrics of kernels, latencies, cards: joined
-//!                                ├─ nsys      .sqlite: comes back as the same rows
-//!                                ├─ recorders the formats of other recorders: come back
 //!                                ├─ figures   analyze, top, diff, replay, page, Parquet: laws hold
 //!                                └─ ranks     join, clocks, skews, joint replay: laws hold
 //! dumps  ─ mutate ─ read ─────────── flight    hanging ranks, records of a trace's collectives
+//! .sqlite ─ mutate ─ read, link ── nsys
+//! rocpd, rocprofv3, XLA ─ mutate ─ recorders
 //! logs   ─ mutate ─ read ─────────── inspector sums per communicator
 //! ```
 //! A round takes the traces of one recording, damages them like crashes, disks and writers do
@@ -23,7 +22,6 @@ mod flight;
 mod inspector;
 mod measurements;
 mod nsys;
-mod perfetto;
 mod ranks;
 mod recorders;
 mod written;
@@ -33,6 +31,7 @@ use corpus::{FuzzRecording, mutate_text};
 use etlink_analysis::KernelRules;
 use etlink_link::LinkedTrace;
 use etlink_model::DeviceTrace;
+use etlink_report::perfetto::{TimelineFormat, write_trace};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -61,7 +60,8 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
         KernelRules::built_in()?,
     );
     let dumps = flight::read_dumps()?;
-    let perfetto_files = perfetto::read_torch_files()?;
+    let exports = nsys::read_exports()?;
+    let recordings = recorders::read_recordings()?;
     let end = Instant::now() + Duration::from_secs(options.seconds);
     let mut round = options.seed;
     while Instant::now() < end {
@@ -82,7 +82,8 @@ pub fn run_fuzzer(options: &FuzzOptions) -> Result<()> {
             check_recording(&damaged, &rules)?;
             let mut devices = damaged_devices(&damaged);
             flight::check_dumps(&dumps, &mut devices, &mut random)?;
-            perfetto::check_torch(&perfetto_files, &mut random);
+            nsys::check_exports(&exports, &mut random)?;
+            recorders::check_recorders(&recordings, &mut random)?;
             inspector::check_logs(&mut random)
         };
         // State that a panic left inconsistent is dropped with the round.
@@ -116,9 +117,9 @@ fn check_recording(recording: &FuzzRecording, rules: &KernelRules) -> Result<()>
         for trace in &traces {
             outputs.extend(written::check_written(trace)?);
             outputs.push(figures::check_figures(trace, rules)?);
-            outputs.push(perfetto::check_perfetto(trace)?);
-            outputs.push(nsys::check_exports(trace)?);
-            recorders::check_recorders(&trace.device, threads)?;
+            let mut timeline = vec![];
+            write_trace(trace, &[], TimelineFormat::Protobuf, &mut timeline)?;
+            outputs.push(timeline);
             measurements::check_measurements(trace)?;
         }
         outputs.push(ranks::check_joined(&traces)?);

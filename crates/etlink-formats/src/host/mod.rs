@@ -176,18 +176,8 @@ fn parse_node(
 }
 
 fn note_damage(trace: &mut HostTrace, damage: ReadDamage) {
-    let place = damage.first_offset.map(|at| format!("byte {at}"));
-    let end = || Some(format!("byte {}", trace.bytes));
+    crate::note_damage(&mut trace.anomalies, trace.bytes, damage);
     let anomalies = &mut trace.anomalies;
-    anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
-    anomalies.add(
-        AnomalyKind::SourceEnded,
-        u64::from(damage.source_error.is_some()),
-        damage.source_error,
-    );
-    anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
-    anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
-    anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);
     if trace.header.finish_ms.is_none() {
         anomalies.note(AnomalyKind::NoFinish, String::new);
     }

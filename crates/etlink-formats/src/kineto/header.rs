@@ -2,13 +2,11 @@
 //! on both sides.
 
 use crate::kineto::json_values::{list, object};
-use crate::kineto::order;
 use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
-use etlink_model::{
-    AnomalyKind, DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs,
-};
+use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
+<<<<<<< HEAD
 /// Key for the number of device rows that PyTorch truncated when it wrote the recording for
 /// Perfetto; `etlink-report` writes it after the events of such a file.
 const CUT_ROWS_KEY: &str = "etlinkCutRows";
@@ -20,6 +18,8 @@ const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_versi
     hip_driver_version hip_runtime_version host_name profile_memory record_shapes \
     roctracer_version schemaVersion traceName trace_id with_flops with_modules with_stack";
 
+=======
+>>>>>>> origin/main
 /// Keys of the document seen so far.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
@@ -53,9 +53,9 @@ pub(crate) fn read(
     }
     // The counts wait until `header` is no longer borrowed from the trace.
     let (header, mut counts) = (&mut trace.header, vec![]);
-    let (mut recorded_order, mut cut_rows) = (None, 0);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
+<<<<<<< HEAD
         if key == order::KEY.as_bytes() {
             recorded_order = Some(value);
             return;
@@ -67,6 +67,9 @@ pub(crate) fn read(
         if let Some(details) = &mut details
             && RECORDED_KEYS.split(' ').any(|own| own.as_bytes() == key)
         {
+=======
+        if let Some(details) = &mut details {
+>>>>>>> origin/main
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);
         }
@@ -105,12 +108,6 @@ pub(crate) fn read(
         .into_iter()
         .for_each(|(device, count)| trace.note_multiprocessors(device, count));
     trace.details = details;
-    // At most the number of rows, because a file can state any count.
-    let cut_rows = cut_rows.min(trace.rows.len() as u64);
-    trace.anomalies.add(AnomalyKind::CutOnLane, cut_rows, None);
-    if let Some(value) = recorded_order {
-        order::restore_order(trace, value);
-    }
     fields
 }
 

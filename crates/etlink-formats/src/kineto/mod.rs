@@ -24,13 +24,11 @@ mod dependencies;
 mod event;
 mod header;
 mod json_values;
-mod order;
 mod outline;
 mod sizes;
 mod tables;
 mod write;
 
-pub use order::KEY as ORDER_KEY;
 pub use outline::{SliceEvents, TraceOutline};
 pub use write::{
     CompleteEvent, EventArguments, FlowEvent, KinetoHeader, KinetoVersion, KinetoWriteOptions,
@@ -222,23 +220,11 @@ fn is_cut_before_base(trace: &DeviceTrace) -> bool {
 
 fn note_damage(trace: &mut DeviceTrace, damage: ReadDamage) {
     let is_truncated = damage.truncated || damage.source_error.is_some();
-    let is_cut = is_truncated && is_cut_before_base(trace);
-    let place = damage.first_offset.map(|at| format!("byte {at}"));
-    let anomalies = &mut trace.anomalies;
-    let end = || Some(format!("byte {}", trace.bytes));
-    // The format allows a bare list to lack its bracket; it is reported as damage all the same.
-    anomalies.add(AnomalyKind::Truncated, u64::from(damage.truncated), end());
-    anomalies.add(
-        AnomalyKind::SourceEnded,
-        u64::from(damage.source_error.is_some()),
-        damage.source_error,
-    );
-    if is_cut {
-        anomalies.note(AnomalyKind::NoTimeBase, String::new);
+    if is_truncated && is_cut_before_base(trace) {
+        trace.anomalies.note(AnomalyKind::NoTimeBase, String::new);
     }
-    anomalies.add(AnomalyKind::Repaired, damage.repaired, place.clone());
-    anomalies.add(AnomalyKind::Skipped, damage.skipped, place);
-    anomalies.add(AnomalyKind::NotAnObject, damage.not_objects, None);
+    // The format allows a bare list to lack its bracket; it is reported as damage all the same.
+    crate::note_damage(&mut trace.anomalies, trace.bytes, damage);
 }
 
 #[cfg(test)]

@@ -40,12 +40,10 @@ mod syncs;
 #[cfg(test)]
 mod tests;
 mod times;
-mod write;
 
 pub use global_pid::GlobalPid;
 pub use process::{NsysProcess, processes};
 pub use ranks::{ProcessRank, RankSource};
-pub use write::{NsysSchema, write};
 
 use crate::Error;
 use crate::sqlite::{RowFilter, SqliteTables};

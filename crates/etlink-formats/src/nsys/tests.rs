@@ -1,65 +1,28 @@
 use crate::Error;
-use crate::nsys::{
-    GlobalPid, NsysReadOptions, NsysSchema, RankSource, is_export, processes, read, write,
-};
+use crate::nsys::{GlobalPid, NsysReadOptions, RankSource, is_export, processes, read};
 use crate::sqlite::SqliteTables;
 use etlink_model::{
-    AnomalyKind, CollectiveKind, Correlation, CpuOp, DeviceQueue, DeviceRow, DeviceTrace,
-    DeviceTraceAssembler, DurationNs, KeepEvents, RfId, RuntimeCall, TimeNs, TraceRecorder,
+    AnomalyKind, CollectiveKind, DeviceQueue, DeviceTrace, KeepEvents, RfId, TimeNs, TraceRecorder,
 };
 use rusqlite::Connection;
 
-/// Returns a process with one launch and its kernel inside an op.
-fn process(pid: i64) -> DeviceTrace {
-    let mut assembler = DeviceTraceAssembler::default();
-    let thread = assembler.thread_index(pid, pid);
-    let queue = assembler.queue_index(DeviceQueue::stream(7));
-    let op = CpuOp {
-        name: assembler.intern("aten::mm"),
-        thread,
-        start: TimeNs(1_000),
-        duration: DurationNs(5_000),
-        rf_id: RfId(9),
-        seq_id: 4,
-        shapes: assembler.intern("[[2, 3], [3, 4]]"),
-        external_id: -1,
-        collective: u32::MAX,
-        ..CpuOp::default()
-    };
-    let call = RuntimeCall {
-        name: assembler.intern("cudaLaunchKernel"),
-        thread,
-        start: TimeNs(2_000),
-        duration: DurationNs(500),
-        correlation: Correlation(11),
-        external_id: -1,
-        ..RuntimeCall::default()
-    };
-    let row = DeviceRow {
-        name: assembler.intern("void gemm<float>(float*)"),
-        category: assembler.intern("kernel"),
-        queue,
-        start: TimeNs(4_000),
-        duration: DurationNs(900),
-        correlation: Correlation(11),
-        external_id: -1,
-        gb_per_s: -1.0,
-        grid: [4, 2, 1],
-        block: [128, 1, 1],
-        collective: u32::MAX,
-        ..DeviceRow::default()
-    };
-    assembler.trace.ops.push(op);
-    assembler.trace.calls.push(call);
-    assembler.trace.rows.push(row);
-    assembler.finish().unwrap()
-}
+const PROCESS: &str = include_str!("../../../../testdata/nsys/process.sql");
+const SCHEMA_2_9: &str = include_str!("../../../../testdata/nsys/schema_2_9.sql");
 
-fn export(pids: &[i64], schema: NsysSchema) -> Connection {
+/// Makes an export of these processes, of schema 3.13.
+fn export(pids: &[i64]) -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     for pid in pids {
-        write(&process(*pid), &connection, schema).unwrap();
+        let process = PROCESS.replace("PID", &pid.to_string());
+        connection.execute_batch(&process).unwrap();
     }
+    connection
+}
+
+/// Makes an export of these processes, of schema 2.9.
+fn old_export(pids: &[i64]) -> Connection {
+    let connection = export(pids);
+    connection.execute_batch(SCHEMA_2_9).unwrap();
     connection
 }
 
@@ -68,9 +31,9 @@ fn read_only_process(connection: &Connection) -> DeviceTrace {
 }
 
 #[test]
-fn what_is_written_is_read() {
-    for schema in NsysSchema::ALL {
-        let trace = read_only_process(&export(&[1000], schema));
+fn both_schemas_are_read() {
+    for export in [export(&[1000]), old_export(&[1000])] {
+        let trace = read_only_process(&export);
         let name = |id| trace.names.get(id);
         assert_eq!(name(trace.ops.name[0]), "aten::mm");
         assert_eq!(trace.ops.rf_id, [RfId(9)]);
@@ -78,20 +41,20 @@ fn what_is_written_is_read() {
         assert_eq!(name(trace.ops.shapes[0]), "[[2, 3], [3, 4]]");
         assert!(trace.has_rf_ids);
         assert_eq!(name(trace.calls.name[0]), "cudaLaunchKernel");
-        assert_eq!(trace.calls.correlation, trace.rows.correlation);
-        assert_eq!(name(trace.rows.name[0]), "void gemm<float>(float*)");
-        assert_eq!(trace.rows.grid, [[4, 2, 1]]);
-        assert_eq!(trace.queues, [DeviceQueue::stream(7)]);
+        assert_eq!(trace.calls.correlation[..2], trace.rows.correlation);
+        assert_eq!(name(trace.rows.name[0]), "gemm");
+        assert_eq!(trace.rows.grid, [[64, 2, 1]; 2]);
+        assert_eq!(trace.queues[0], DeviceQueue::stream(7));
         assert_eq!(trace.anomalies.iter().count(), 0);
         assert_eq!(trace.header.recorder, TraceRecorder::Nsight);
-        assert_eq!(trace.events["X kernel"], 1);
+        assert_eq!(trace.events["X kernel"], 2);
         assert_eq!(trace.threads.len(), 1);
     }
 }
 
 #[test]
 fn one_trace_is_of_one_process() {
-    let connection = export(&[1000, 1001], NsysSchema::V3_13);
+    let connection = export(&[1000, 1001]);
     let error = read(&connection, NsysReadOptions::default()).unwrap_err();
     assert!(matches!(error, Error::SeveralProcesses { .. }), "{error}");
     assert!(error.to_string().contains("[1000, 1001]"));
@@ -104,14 +67,14 @@ fn one_trace_is_of_one_process() {
         ..NsysReadOptions::default()
     };
     let trace = read(&connection, options).unwrap();
-    // Both processes have a call 11; only one of them belongs to this process.
-    assert_eq!((trace.calls.len(), trace.rows.len()), (1, 1));
+    // Both processes have a call 2; only one of them belongs to this process.
+    assert_eq!((trace.calls.len(), trace.rows.len()), (3, 2));
     assert_eq!(trace.header.rank.unwrap().0, 1);
 }
 
 #[test]
 fn processes_are_found_without_a_list_of_streams() {
-    let connection = export(&[1000, 1001], NsysSchema::V2_9);
+    let connection = old_export(&[1000, 1001]);
     let drop = "DROP TABLE TARGET_INFO_CUDA_STREAM";
     connection.execute(drop, []).unwrap();
     let pids: Vec<i64> = processes(&connection)
@@ -124,7 +87,7 @@ fn processes_are_found_without_a_list_of_streams() {
 
 #[test]
 fn ranks_by_mpi_and_names_of_threads() {
-    let connection = export(&[1000, 1001], NsysSchema::V3_13);
+    let connection = export(&[1000, 1001]);
     let thread = |pid: i64| GlobalPid((1 << 48) | (pid << 24)).0 | pid;
     let name = "INSERT INTO NVTX_EVENTS (start, eventType, text, globalTid) VALUES (0, 39, ?1, ?2)";
     for (pid, text) in [(1000, "MPI Rank 5"), (1001, "MPI Rank 2")] {
@@ -150,7 +113,7 @@ fn ranks_by_mpi_and_names_of_threads() {
 
 #[test]
 fn ranges_of_nccl_communicate() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     let thread = GlobalPid((1 << 48) | (1000 << 24)).0 | 1000;
     let insert = "INSERT INTO NVTX_EVENTS \
                   (start, end, eventType, text, globalTid, domainId, jsonText) \
@@ -179,7 +142,7 @@ fn ranges_of_nccl_communicate() {
 /// ids of their groups.
 fn export_of_groups(ids: &[u64], size: u64) -> Connection {
     let pids: Vec<i64> = (1000..).take(ids.len()).collect();
-    let connection = export(&pids, NsysSchema::V3_13);
+    let connection = export(&pids);
     let insert = "INSERT INTO NVTX_EVENTS \
                   (start, end, eventType, text, globalTid, domainId, jsonText) \
                   VALUES (?1, ?2, ?3, ?4, ?5, 3, ?6)";
@@ -235,7 +198,7 @@ fn groups_of_one_communicator_each_are_told_apart() {
 
 #[test]
 fn processes_that_no_list_has_are_found() {
-    let connection = export(&[1000, 1001], NsysSchema::V3_13);
+    let connection = export(&[1000, 1001]);
     let delete = "DELETE FROM TARGET_INFO_CUDA_STREAM WHERE processId = 1001";
     assert_ne!(connection.execute(delete, []).unwrap(), 0);
     assert_eq!(processes(&connection).unwrap().len(), 2);
@@ -243,7 +206,7 @@ fn processes_that_no_list_has_are_found() {
 
 #[test]
 fn a_list_of_very_many_processes_takes_no_time() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     connection
         .execute_batch(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000) \
@@ -265,7 +228,7 @@ fn a_list_of_very_many_processes_takes_no_time() {
 
 #[test]
 fn calls_of_mpi_communicate() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     let thread = GlobalPid((1 << 48) | (1000 << 24)).0 | 1000;
     connection
         .execute_batch(&format!(
@@ -296,7 +259,7 @@ fn calls_of_mpi_communicate() {
 
 #[test]
 fn damage_is_counted_and_the_rest_is_read() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     let process = GlobalPid((1 << 48) | (1000 << 24)).0;
     connection
         .execute_batch(&format!(
@@ -314,7 +277,7 @@ fn damage_is_counted_and_the_rest_is_read() {
     assert_eq!(count(AnomalyKind::BadNumber), 1);
     assert_eq!(count(AnomalyKind::BadCell), 2, "'x' and 'seven'");
     assert_eq!(count(AnomalyKind::Unfinished), 1);
-    assert_eq!(trace.rows.len(), 4);
+    assert_eq!(trace.rows.len(), 5);
     assert_eq!(trace.rows.start[0], TimeNs(-50), "before the session");
     let open = trace.ops.unfinished.iter().position(|open| *open).unwrap();
     let end = trace.ops.start[open] + trace.ops.duration[open];
@@ -323,7 +286,7 @@ fn damage_is_counted_and_the_rest_is_read() {
 
 #[test]
 fn calls_that_stand_twice_for_their_stack_are_one() {
-    let connection = export(&[1000], NsysSchema::V2_9);
+    let connection = old_export(&[1000]);
     connection
         .execute_batch(
             "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME \
@@ -331,12 +294,12 @@ fn calls_that_stand_twice_for_their_stack_are_one() {
              FROM CUPTI_ACTIVITY_KIND_RUNTIME",
         )
         .unwrap();
-    assert_eq!(read_only_process(&connection).calls.len(), 1);
+    assert_eq!(read_only_process(&connection).calls.len(), 3);
 }
 
 #[test]
 fn launches_of_graphs_are_work_where_their_nodes_are_not_recorded() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     let process = GlobalPid((1 << 48) | (1000 << 24)).0;
     connection
         .execute_batch(&format!(
@@ -366,7 +329,7 @@ fn other_databases_are_none() {
 
 #[test]
 fn a_view_in_place_of_a_table_is_not_asked() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     connection
         .execute_batch(
             "DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL; CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS \
@@ -379,7 +342,7 @@ fn a_view_in_place_of_a_table_is_not_asked() {
 
 #[test]
 fn metrics_of_gpus_are_counters_where_all_is_kept() {
-    let connection = export(&[1000], NsysSchema::V3_13);
+    let connection = export(&[1000]);
     connection
         .execute_batch(
             "CREATE TABLE GPU_METRICS (timestamp INTEGER, typeId INTEGER, metricId INTEGER, \

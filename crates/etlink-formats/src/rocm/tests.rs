@@ -1,4 +1,4 @@
-//! Tests with generated programs of known truth, and with damage.
+//! Tests with programs of known truth, and with damage.
 
 mod documented;
 
@@ -7,24 +7,61 @@ use crate::kineto::KinetoReadOptions;
 use crate::rocm::{is_rocpd, read_rocpd, read_rocprof_json, rocpd_processes, rocpd_row_count};
 use crate::sqlite::SqliteTables;
 use etlink_model::{AnomalyKind, DeviceTrace, GlobalRank, RowKind, TimeNs, TraceRecorder};
-use etlink_testing::{
-    Machine, MachineChange, ROCM_ORIGIN_NS, random_program, rocprof_json, write_rocpd,
-};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::fmt::Debug;
+use std::io::Read;
 
-fn drawn(seed: u64) -> DeviceTrace {
-    let (program, machine, _) = random_program(seed);
-    let recorded = Machine::run(&program, machine, MachineChange::None);
-    let kineto = recorded.trace.kineto();
+/// Number of recorded programs, from 1.
+const PROGRAMS: u64 = 3;
+
+/// Nanoseconds by which ROCm's times are later: they count from the machine's start.
+const ORIGIN_NS: i64 = 5_000_000_000;
+
+/// A process as rocpd: its tables end in `@`, and `ENVIRONMENT` stands for the recorded one.
+const PROCESS: &str = include_str!("../../../../testdata/recorders/process.rocpd.sql");
+
+/// Returns the content of a recording of a program.
+#[expect(clippy::disallowed_methods, reason = "test data are files")]
+fn recorded(program: u64, form: &str) -> Vec<u8> {
+    let crates = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{crates}/../../testdata/recorders/program{program}.{form}.gz");
+    let packed = std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut bytes = vec![];
+    let mut unpacked = flate2::read::GzDecoder::new(&packed[..]);
+    unpacked.read_to_end(&mut bytes).expect("unpacks");
+    bytes
+}
+
+/// Returns a program as Kineto records it.
+fn drawn(program: u64) -> DeviceTrace {
+    let kineto = recorded(program, "kineto.json");
     let trace = crate::kineto::read(&kineto[..], KinetoReadOptions::default());
     trace.expect("a device trace")
 }
 
-fn database(trace: &DeviceTrace, suffix: &str) -> Connection {
+fn rocprof_json(program: u64) -> Vec<u8> {
+    recorded(program, "rocprof.json")
+}
+
+/// Opens a program's database; its tables end in `_a`.
+fn database(program: u64) -> Connection {
+    let bytes = recorded(program, "rocpd.db");
+    let mut connection = Connection::open_in_memory().expect("opens");
+    connection
+        .deserialize_read_exact("main", &bytes[..], bytes.len(), false)
+        .expect("a database");
+    connection
+}
+
+/// Makes a database of processes with these suffixes and environments.
+fn processes(all: &[(&str, &str)]) -> Connection {
     let connection = Connection::open_in_memory().expect("opens");
-    write_rocpd(trace, suffix, &connection).expect("writes");
+    for (suffix, environment) in all {
+        let process = PROCESS.replace("ENVIRONMENT", environment);
+        let process = process.replace('@', suffix);
+        connection.execute_batch(&process).expect("SQL");
+    }
     connection
 }
 
@@ -77,17 +114,17 @@ fn meaning(trace: &DeviceTrace, origin: i64) -> Vec<String> {
 #[test]
 fn a_program_comes_back_from_both_forms() {
     let mut rows = 0;
-    for seed in 0..20 {
+    for seed in 1..=PROGRAMS {
         let trace = drawn(seed);
         rows += trace.rows.len();
         let truth = meaning(&trace, 0);
-        let bytes = rocprof_json(&trace);
-        let connection = database(&trace, "_0197a_bc");
+        let bytes = rocprof_json(seed);
+        let connection = database(seed);
         let tables = SqliteTables::probe(&connection).expect("tables");
         assert!(is_rocpd(&tables));
         let database = read_rocpd(&connection, None).expect("a rocpd database");
         for read in [json(&bytes), database] {
-            assert_eq!(meaning(&read, ROCM_ORIGIN_NS), truth, "seed {seed}");
+            assert_eq!(meaning(&read, ORIGIN_NS), truth, "program {seed}");
             assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
             assert_eq!(read.header.devices, ["AMD Instinct MI300X"]);
             assert_eq!(read.header.recorder, TraceRecorder::Rocprof);
@@ -175,7 +212,7 @@ fn what_is_odd_is_counted() {
 
 #[test]
 fn what_is_cut_is_used_as_far_as_it_goes() {
-    let bytes = rocprof_json(&drawn(2));
+    let bytes = rocprof_json(2);
     let whole = json(&bytes);
     let cut = json(&bytes[..bytes.len() * 2 / 3]);
     assert_eq!(cut.anomalies.count(AnomalyKind::Truncated), 1);
@@ -211,15 +248,15 @@ fn nesting_takes_no_memory() {
 
 #[test]
 fn the_environment_tells_the_rank() {
-    let mut trace = drawn(1);
-    trace.header.rank = Some(GlobalRank(3));
-    trace.header.world_size = Some(8);
-    trace.header.host_name = "gpu1".to_owned();
-    let read = read_rocpd(&database(&trace, "_a"), None).expect("reads");
+    let environment = r#"{"PATH": "/bin", "SLURM_PROCID": "7", "RANK": "3", "WORLD_SIZE": "8"}"#;
+    let connection = processes(&[("_a", environment)]);
+    let host = "UPDATE rocpd_info_node_a SET hostname = 'gpu1'";
+    connection.execute(host, []).expect("changes");
+    let read = read_rocpd(&connection, None).expect("reads");
     assert_eq!(read.header.rank, Some(GlobalRank(3)));
     assert_eq!(read.header.world_size, Some(8));
     assert_eq!(read.header.host_name, "gpu1");
-    let unknown = read_rocpd(&database(&drawn(1), "_a"), None).expect("reads");
+    let unknown = read_rocpd(&database(1), None).expect("reads");
     assert_eq!(unknown.header.rank, None);
 }
 
@@ -242,28 +279,26 @@ fn several_processes_are_refused() {
 
 #[test]
 fn each_process_of_a_merged_database_is_a_trace() {
-    let [mut one, mut two] = [1, 2].map(drawn);
-    (one.header.rank, two.header.rank) = (Some(GlobalRank(1)), Some(GlobalRank(0)));
-    let connection = database(&one, "_a");
-    connection
-        .execute_batch("DROP VIEW rocpd_string; DROP VIEW rocpd_kernel_dispatch")
-        .expect("drops");
-    write_rocpd(&two, "_b", &connection).expect("writes");
+    let connection = processes(&[("_a", r#"{"RANK": "1"}"#), ("_b", r#"{"RANK": "0"}"#)]);
+    let later = r#"UPDATE rocpd_kernel_dispatch_b SET "end" = "end" + 7"#;
+    connection.execute(later, []).expect("changes");
     let refused = read_rocpd(&connection, None);
     let is_refused =
         matches!(&refused, Err(Error::SeveralProcesses { pids, .. }) if pids.len() == 2);
     assert!(is_refused, "{refused:?}");
-    let processes = rocpd_processes(&connection).expect("lists");
-    let ranks: Vec<_> = processes.iter().map(|process| process.rank).collect();
+    let all = rocpd_processes(&connection).expect("lists");
+    let ranks: Vec<_> = all.iter().map(|process| process.rank).collect();
     assert_eq!(ranks, [Some(1), Some(0)]);
-    for (process, trace) in processes.iter().zip([&one, &two]) {
-        let process = Some(process.place);
-        let read = read_rocpd(&connection, process).expect("reads");
-        assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(trace, 0));
-    }
+    let [one, two] = [0, 1].map(|at: usize| {
+        let read = read_rocpd(&connection, Some(all[at].place));
+        read.expect("reads")
+    });
+    let alone = read_rocpd(&processes(&[("_a", "{}")]), None).expect("reads");
+    assert_eq!(meaning(&one, 0), meaning(&alone, 0));
+    assert_eq!((two.rows.len(), two.calls.len(), two.ops.len()), (4, 4, 2));
+    assert_eq!(two.rows.duration[0].0, alone.rows.duration[0].0 + 7);
     let rows = rocpd_row_count(&connection).expect("counts");
-    let expected = [&one, &two].map(|trace| trace.rows.len() + trace.calls.len() + trace.ops.len());
-    assert_eq!(rows, expected.iter().sum::<usize>() as u64);
+    assert_eq!(rows, 2 * (4 + 4 + 2));
     let none = read_rocpd(&connection, Some(2));
     assert!(matches!(none, Err(Error::Failed(_))), "{none:?}");
 }
@@ -272,20 +307,20 @@ fn each_process_of_a_merged_database_is_a_trace() {
 #[test]
 fn ranges_without_an_id_keep_their_own_messages() {
     let trace = drawn(1);
-    let connection = database(&trace, "_a");
+    let connection = database(1);
     let category = "(SELECT id FROM rocpd_string_a WHERE string LIKE 'MARKER%')";
     let forget = format!("UPDATE rocpd_event_a SET stack_id = 0 WHERE category_id = {category}");
     let forgotten = connection.execute(&forget, []).expect("forgets");
     assert!(forgotten > 1, "the test could not fail");
     let read = read_rocpd(&connection, None).expect("reads");
-    assert_eq!(meaning(&read, ROCM_ORIGIN_NS), meaning(&trace, 0));
+    assert_eq!(meaning(&read, ORIGIN_NS), meaning(&trace, 0));
 }
 
 /// Regression: each process had its own copy of all agents and kernels, and searched all rows.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test is of time")]
 fn many_processes_of_one_part_share_what_they_refer_to() {
-    let connection = database(&drawn(1), "_a");
+    let connection = database(1);
     connection
         .execute_batch(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
@@ -317,7 +352,7 @@ fn times_at_the_ends_of_the_range_are_left_out() {
     let trace = json(document(&list).as_bytes());
     assert_eq!(trace.anomalies.count(AnomalyKind::TimeOutOfRange), 2);
     assert_eq!(trace.rows.start, [TimeNs(5)]);
-    let connection = database(&drawn(1), "_a");
+    let connection = database(1);
     let change = format!("UPDATE rocpd_kernel_dispatch_a SET \"end\" = {most} WHERE id = 1");
     connection.execute(&change, []).expect("changes");
     let read = read_rocpd(&connection, None).expect("reads");
@@ -329,7 +364,7 @@ fn other_and_damaged_databases() {
     let empty = Connection::open_in_memory().expect("opens");
     assert!(matches!(read_rocpd(&empty, None), Err(Error::Sqlite(_))));
     let trace = drawn(1);
-    let connection = database(&trace, "_a");
+    let connection = database(1);
     // Other tools leave cells of other types, missing cells and missing tables.
     connection
         .execute_batch(
@@ -352,11 +387,11 @@ fn other_and_damaged_databases() {
 proptest! {
     #[test]
     fn damaged_bytes_are_no_panic(
-        seed in 0u64..20,
+        program in 1..=PROGRAMS,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut bytes = rocprof_json(&drawn(seed));
+        let mut bytes = rocprof_json(program);
         for (place, byte) in &changes {
             let place = place.index(bytes.len());
             bytes[place] = *byte;

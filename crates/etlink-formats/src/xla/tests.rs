@@ -1,4 +1,4 @@
-//! Tests with generated programs of known truth, and with damage.
+//! Tests with programs of known truth, and with damage.
 
 use crate::Error;
 use crate::kineto::KinetoReadOptions;
@@ -7,17 +7,37 @@ use etlink_model::{
     AnomalyKind, CollectiveKind, DeviceTrace, DurationNs, KeepEvents, RowKind, TimeNs,
     TraceRecorder,
 };
-use etlink_testing::{Machine, MachineChange, random_program, xla_json, xla_space};
 use proptest::prelude::*;
 use std::fmt::Debug;
 use std::io::Read;
 
-fn drawn(seed: u64) -> DeviceTrace {
-    let (program, machine, _) = random_program(seed);
-    let recorded = Machine::run(&program, machine, MachineChange::None);
-    let kineto = recorded.trace.kineto();
+/// Number of recorded programs, from 1.
+const PROGRAMS: u64 = 3;
+
+/// Returns a program as Kineto records it.
+fn drawn(program: u64) -> DeviceTrace {
+    let kineto = of_program(program, "kineto.json");
     let trace = crate::kineto::read(&kineto[..], KinetoReadOptions::default());
     trace.expect("a device trace")
+}
+
+fn xla_space(program: u64) -> Vec<u8> {
+    of_program(program, "xplane.pb")
+}
+
+fn xla_json(program: u64) -> Vec<u8> {
+    of_program(program, "trace.json")
+}
+
+fn of_program(program: u64, form: &str) -> Vec<u8> {
+    unpacked(&recorded(&format!("recorders/program{program}.{form}.gz")))
+}
+
+fn unpacked(packed: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![];
+    let mut unpacked = flate2::read::GzDecoder::new(packed);
+    unpacked.read_to_end(&mut bytes).expect("unpacks");
+    bytes
 }
 
 fn space(bytes: &[u8]) -> DeviceTrace {
@@ -63,21 +83,21 @@ fn meaning(trace: &DeviceTrace) -> Vec<String> {
 #[test]
 fn a_program_comes_back_from_both_forms() {
     let mut rows = 0;
-    for seed in 0..20 {
+    for seed in 1..=PROGRAMS {
         let trace = drawn(seed);
         rows += trace.rows.len();
         let truth = meaning(&trace);
-        let (space_bytes, json_bytes) = (xla_space(&trace), xla_json(&trace));
+        let (space_bytes, json_bytes) = (xla_space(seed), xla_json(seed));
         assert!(is_xla_space(&space_bytes) && is_xla_json(&json_bytes));
         let read = space(&space_bytes);
-        assert_eq!(meaning(&read), truth, "seed {seed}, protobuf");
+        assert_eq!(meaning(&read), truth, "program {seed}, protobuf");
         assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
         for threads in [1, 3] {
             let read = json(&json_bytes, threads);
             assert_eq!(
                 meaning(&read),
                 truth,
-                "seed {seed}, JSON, {threads} threads"
+                "program {seed}, JSON, {threads} threads"
             );
             assert_eq!(read.anomalies.iter().count(), 0, "{:?}", read.anomalies);
         }
@@ -89,12 +109,9 @@ fn a_program_comes_back_from_both_forms() {
 #[test]
 fn both_recorded_forms_are_the_same_trace() {
     for case in ["mlp-0.10.2", "sharded2-0.10.2"] {
-        let one = space(&recorded(case, "host.xplane.pb"));
-        let mut text = vec![];
-        let packed = recorded(case, "host.trace.json.gz");
-        let mut unpacked = flate2::read::GzDecoder::new(&packed[..]);
-        unpacked.read_to_end(&mut text).expect("unpacks");
-        let two = json(&text, 1);
+        let one = space(&recorded(&format!("jax/{case}/host.xplane.pb")));
+        let packed = recorded(&format!("jax/{case}/host.trace.json.gz"));
+        let two = json(&unpacked(&packed), 1);
         assert!(one.ops.len() > 100 && one.anomalies.iter().count() == 0);
         assert_eq!(meaning(&one), meaning(&two), "{case}");
         for trace in [&one, &two] {
@@ -106,9 +123,9 @@ fn both_recorded_forms_are_the_same_trace() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "test data are files")]
-fn recorded(case: &str, file: &str) -> Vec<u8> {
+fn recorded(file: &str) -> Vec<u8> {
     let crates = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{crates}/../../testdata/jax/{case}/{file}");
+    let path = format!("{crates}/../../testdata/{file}");
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
@@ -283,7 +300,7 @@ fn ops_of_hlo_stand_around_their_launches() {
 
 #[test]
 fn what_is_cut_is_counted() {
-    let bytes = xla_space(&drawn(3));
+    let bytes = xla_space(3);
     let whole = space(&bytes);
     // The first plane is a device's: half of it contains only lines, without names.
     let half = space(&bytes[..bytes.len() / 2]);
@@ -297,7 +314,7 @@ fn what_is_cut_is_counted() {
         matches!(nothing, Err(Error::NotFound { bytes: 1, .. })),
         "{nothing:?}"
     );
-    let json_bytes = xla_json(&drawn(3));
+    let json_bytes = xla_json(3);
     let cut = json(&json_bytes[..json_bytes.len() * 2 / 3], 1);
     assert!(cut.anomalies.count(AnomalyKind::Truncated) > 0);
     assert!(!cut.rows.is_empty());
@@ -329,7 +346,7 @@ impl Read for Failing<'_> {
 
 #[test]
 fn a_source_that_fails_keeps_what_came_before() {
-    let bytes = xla_space(&drawn(1));
+    let bytes = xla_space(1);
     let read = |part: &[u8]| read_space(Failing(part), XlaReadOptions::default());
     let trace = read(&bytes).expect("planes are there");
     assert_eq!(trace.anomalies.count(AnomalyKind::SourceEnded), 1);
@@ -351,12 +368,11 @@ fn kinds_of_files() {
 proptest! {
     #[test]
     fn damaged_bytes_are_no_panic(
-        seed in 0u64..20,
+        program in 1..=PROGRAMS,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         cut in any::<prop::sample::Index>(),
     ) {
-        let trace = drawn(seed);
-        for whole in [xla_space(&trace), xla_json(&trace)] {
+        for whole in [xla_space(program), xla_json(program)] {
             let mut bytes = whole;
             for (place, byte) in &changes {
                 let place = place.index(bytes.len());

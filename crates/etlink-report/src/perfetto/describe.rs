@@ -1,12 +1,10 @@
 //! Arguments of a range, shown when it is clicked.
 
-use super::recorded::{ArgumentValue, each_argument};
+use super::recorded::each_argument;
 use super::sink::FactWriter;
 use super::slices::{TraceSlice, TraceSlices};
-use crate::pftrace::words::{RECORDED, RECORDED_AS};
 use etlink_link::{CollectiveRef, LinkedTrace, NoLaunch};
-use etlink_model::{CallIdx, HostThread, NameId, OpIdx, RowIdx, RowKind, TrackLabel};
-use std::borrow::Cow;
+use etlink_model::{CallIdx, NameId, OpIdx, RowIdx, RowKind};
 use std::io;
 
 /// Returns name and category of a range; the category is Kineto's, if known.
@@ -57,60 +55,21 @@ fn known_name(trace: &LinkedTrace, slice: TraceSlice) -> (&str, &str) {
     }
 }
 
-/// Writes all arguments of a range.
+/// Writes all arguments of a range: those that etlink knows, and the recorded ones unchanged.
 pub(super) fn write_facts(
     slices: &TraceSlices<'_>,
     slice: TraceSlice,
-    usual_track: Option<HostThread>,
     args: &mut FactWriter<'_>,
 ) -> io::Result<()> {
     known_facts(slices, slice, args)?;
-    recorded_facts(slices, slice, usual_track, args)
-}
-
-/// Writes all recorded arguments unchanged.
-fn recorded_facts(
-    slices: &TraceSlices<'_>,
-    slice: TraceSlice,
-    usual_track: Option<HostThread>,
-    args: &mut FactWriter<'_>,
-) -> io::Result<()> {
     let device = &slices.trace.device;
     let Some((details, detail)) = device.details.as_ref().zip(slices.detail(slice)) else {
         return Ok(());
     };
-    // The group exists even if empty: it marks the range as recorded.
-    args.sink.begin_group(RECORDED)?;
+    args.sink.begin_group("recorded")?;
     each_argument(details.args(detail.args), |key, value| {
         args.sink.add_recorded(key, value)
     })?;
-    args.sink.end_group()?;
-    let phase = match slice {
-        TraceSlice::Other(row) => device.names.get(details.others.phase[row as usize]),
-        TraceSlice::Memory(_) => "i",
-        _ => "X",
-    };
-    let track = details.tracks.get(detail.track as usize).copied();
-    let odd_track = track.filter(|track| Some(*track) != usual_track);
-    // Kineto has ranges and instants; only other tools have counters.
-    let odd_phase = !matches!(phase, "X" | "i");
-    if odd_track.is_none() && !odd_phase {
-        return Ok(());
-    }
-    args.sink.begin_group(RECORDED_AS)?;
-    if odd_phase {
-        let phase = ArgumentValue::Text(Cow::Borrowed(phase));
-        args.sink.add_recorded("ph", phase)?;
-    }
-    if let Some(track) = odd_track {
-        for (key, label) in [("pid", track.pid), ("tid", track.tid)] {
-            let value = match label {
-                TrackLabel::Int(number) => ArgumentValue::Int(number),
-                TrackLabel::Text(name) => ArgumentValue::Text(device.names.get(name).into()),
-            };
-            args.sink.add_recorded(key, value)?;
-        }
-    }
     args.sink.end_group()
 }
 

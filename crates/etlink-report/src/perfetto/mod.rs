@@ -44,15 +44,21 @@ mod tracks;
 #[cfg(test)]
 mod tests;
 
-use crate::pftrace::words;
+/// Messages of Perfetto's schema, generated from `schema/trace.proto`.
+#[allow(
+    missing_docs,
+    clippy::all,
+    reason = "generated; the schema says what fields mean"
+)]
+pub mod schema {
+    include!(concat!(env!("OUT_DIR"), "/perfetto.protos.rs"));
+}
+
 use arrows::Arrows;
 pub use arrows::is_drawn;
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RankClock, WaitCause};
-use etlink_model::{
-    CommonNs, DeviceTrace, DurationNs, HostThread, NameId, NodeIdx, TimeNs, TrackLabel,
-};
-use serde_json::{Value, json};
+use etlink_model::{CommonNs, DurationNs, NodeIdx, TimeNs};
 use sink::{FactWriter, FileTimes, TimelineSink, TrackId, TrackRange};
 use slices::{TraceSlice, TraceSlices};
 use std::borrow::Cow;
@@ -94,7 +100,7 @@ impl TimelineFormat {
     pub fn end(self) -> Vec<u8> {
         match self {
             TimelineFormat::Json => json::END.to_vec(),
-            TimelineFormat::Protobuf => packets::file_end(),
+            TimelineFormat::Protobuf => vec![],
         }
     }
 }
@@ -285,8 +291,7 @@ fn write_slices(
             duration,
             is_instant: slices.is_instant(slice),
         })?;
-        let usual_track = tracks.recorded_track(place);
-        describe::write_facts(&slices, slice, usual_track, &mut out)?;
+        describe::write_facts(&slices, slice, &mut out)?;
         out.sink.end_range(arrows.ends_at(slice))?;
         summary.slices += 1;
     }
@@ -297,84 +302,21 @@ fn write_slices(
 /// Returns the file's metadata, and document keys around the recorded events.
 fn file_facts(trace: &LinkedTrace, origin: TimeNs) -> Vec<(Cow<'static, str>, String)> {
     let (device, report) = (&trace.device, &trace.report);
-    let written_by = format!("etlink {}", env!("CARGO_PKG_VERSION"));
-    let mut facts = vec![
-        (words::WRITTEN_BY, written_by),
-        (words::BASE_TIME, device.header.base_ns.0.to_string()),
-        (words::ORIGIN, origin.0.to_string()),
+    let facts = [
+        (
+            "written_by",
+            Some(format!("etlink {}", env!("CARGO_PKG_VERSION"))),
+        ),
+        ("base_time_ns", Some(device.header.base_ns.0.to_string())),
+        ("origin_ns", Some(origin.0.to_string())),
+        ("rank", report.rank.map(|rank| rank.to_string())),
+        ("world_size", report.world_size.map(|size| size.to_string())),
     ];
-    facts.extend(report.rank.map(|rank| ("rank", rank.to_string())));
-    facts.extend(
-        report
-            .world_size
-            .map(|size| ("world_size", size.to_string())),
-    );
     let facts = facts.into_iter();
-    let mut facts: Vec<_> = facts
-        .map(|(key, value)| (Cow::Borrowed(key), value))
-        .collect();
-    let Some(details) = &device.details else {
-        return facts;
-    };
-    for (key, value) in [
-        (words::LAYOUT, words::LAYOUT_VERSION.to_owned()),
-        (words::PROCESS_NAMES, process_names(device).to_string()),
-        (words::THREAD_NAMES, thread_names(device).to_string()),
-        (words::ORDER, first_uses(device).to_string()),
-    ] {
-        facts.push((Cow::Borrowed(key), value));
-    }
-    for (key, value) in &details.header {
-        let key = format!("{}{key}", words::HEADER);
-        facts.push((Cow::Owned(key), value.clone()));
-    }
-    facts
-}
-
-fn process_names(device: &DeviceTrace) -> Value {
-    let names = device.process_names.iter();
-    let names =
-        names.map(|(pid, name)| json!([label_value(device, *pid), device.names.get(*name)]));
-    names.collect()
-}
-
-fn thread_names(device: &DeviceTrace) -> Value {
-    let entry = |(thread, name): (&HostThread, &NameId)| {
-        let [pid, tid] = [thread.pid, thread.tid].map(|label| label_value(device, label));
-        json!([pid, tid, device.names.get(*name)])
-    };
-    device.thread_names.iter().map(entry).collect()
-}
-
-/// Returns threads and queues in order of first use, which times do not determine.
-fn first_uses(device: &DeviceTrace) -> Value {
-    let threads: Vec<Value> = device
-        .threads
-        .iter()
-        .map(|thread| {
-            json!([
-                label_value(device, thread.pid),
-                label_value(device, thread.tid)
-            ])
-        })
-        .collect();
-    let queues: Vec<Value> = device
-        .queues
-        .iter()
-        .map(|queue| json!([queue.device, queue.context, queue.stream]))
-        .collect();
-    json!({
-        "first_start_ns": device.first_start.map(|start| start.0),
-        "threads": threads,
-        "queues": queues,
-    })
-}
-
-fn label_value(device: &DeviceTrace, label: TrackLabel) -> Value {
-    match label {
-        TrackLabel::Int(number) => number.into(),
-        TrackLabel::Text(name) => device.names.get(name).into(),
-    }
+    let facts = facts.filter_map(|(key, value)| Some((Cow::Borrowed(key), value?)));
+    let header = device.details.iter().flat_map(|details| &details.header);
+    let header = header.map(|(key, value)| (Cow::Owned(format!("header_{key}")), value.clone()));
+    facts.chain(header).collect()
 }
 
 /// Writes the critical path: each step, preceded by its delay.

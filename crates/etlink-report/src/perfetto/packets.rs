@@ -18,16 +18,15 @@ use super::sink::{
     CounterTrack, CounterUnit, CounterValue, FileTimes, TimelineSink, TrackId, TrackProcess,
     TrackRange,
 };
-use crate::pftrace::schema::counter_descriptor::Unit;
-use crate::pftrace::schema::trace_packet::SequenceFlags;
-use crate::pftrace::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
-use crate::pftrace::schema::track_event::Type;
-use crate::pftrace::schema::{
+use crate::perfetto::schema::counter_descriptor::Unit;
+use crate::perfetto::schema::trace_packet::SequenceFlags;
+use crate::perfetto::schema::track_descriptor::{ChildTracksOrdering, SiblingMergeBehavior};
+use crate::perfetto::schema::track_event::Type;
+use crate::perfetto::schema::{
     BuiltinClock, ChromeEventBundle, ChromeMetadata, ClockSnapshot, CounterDescriptor,
     DebugAnnotation, InternedData, InternedString, TracePacket, TrackDescriptor, TrackEvent,
     clock_snapshot::Clock,
 };
-use crate::pftrace::words;
 use etlink_model::{Names, TimeNs};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -67,14 +66,6 @@ pub(super) fn file_head(about: &[(&str, String)], origin_ns: i64) -> Vec<u8> {
     for (name, value) in about {
         put_packet(&metadata_packet(name, value), &mut bytes);
     }
-    bytes
-}
-
-/// Returns the packet after all ranks. Its absence is the only sign of a file truncated between two
-/// packets.
-pub(super) fn file_end() -> Vec<u8> {
-    let mut bytes = vec![];
-    put_packet(&metadata_packet(words::COMPLETE, "yes"), &mut bytes);
     bytes
 }
 

@@ -260,11 +260,6 @@ impl TrackTable {
         extra.copied().unwrap_or_default()
     }
 
-    /// Returns the process and thread that a place's events name in the recording, if known.
-    pub(super) fn recorded_track(&self, place: usize) -> Option<HostThread> {
-        self.places.get(place)?.recorded
-    }
-
     /// Returns the name of a queue's first track.
     pub(super) fn queue_label(&self, queue: usize) -> &str {
         let place = self.places.get(self.queue_place(queue));

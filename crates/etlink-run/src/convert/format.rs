@@ -2,6 +2,7 @@
 
 use crate::output::Packing;
 use etlink_chakra::read::{FileKind, sniff};
+use etlink_workload::generate::simai::is_simai_workload;
 use serde::Serialize;
 use std::path::Path;
 
@@ -26,6 +27,8 @@ pub enum GraphFormat {
     GraphMl,
     /// Schedules of LogGOPSim and ATLAHS.
     Goal,
+    /// Layers of a model, which AICB writes for SimAI.
+    SimAi,
 }
 
 /// File name of the node table in a folder of tables.
@@ -55,6 +58,7 @@ impl GraphFormat {
             GraphFormat::Dot => "Graphviz",
             GraphFormat::GraphMl => "GraphML",
             GraphFormat::Goal => "GOAL",
+            GraphFormat::SimAi => "a workload of SimAI",
         }
     }
 
@@ -78,7 +82,9 @@ impl GraphFormat {
             FileKind::ChakraJson => Some(GraphFormat::Jsonizer),
             FileKind::EtPlus => Some(GraphFormat::EtPlus),
             FileKind::HostTrace => Some(GraphFormat::HostTrace),
-            FileKind::KinetoTrace | FileKind::Unknown => None,
+            FileKind::KinetoTrace | FileKind::Unknown => {
+                is_simai_workload(head).then_some(GraphFormat::SimAi)
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 //! ET+ ────────────────> .et, its JSON, tables   linked again, from its nodes
 //! any of them ────────> picture           of a chosen part
 //! all ranks of a run ─> GOAL              collectives as messages
+//! workload of SimAI ──> folder of .et     of the ranks of a pipeline stage
 //! ```
 //! Data that the output format cannot hold is counted, and refused on request.
 
@@ -17,9 +18,11 @@ mod tables;
 
 pub use format::GraphFormat;
 
+use crate::file_error::{FileAction, FileContext};
 use crate::file_kind::{is_folder, may_be_file};
 use crate::graphs::{find_graph_sets, groups_beside, prefix_and_rank};
 use crate::output::{OutputFormat, Target, refuse_input};
+use crate::workloads::write_generated;
 use crate::{RunError, input, merged};
 use damage::losses_of_damage;
 use etlink_chakra::AttributeSet;
@@ -30,7 +33,8 @@ use etlink_chakra::messages::{
 };
 use etlink_chakra::picture::{NodeChoice, Picture, to_dot, to_graphml};
 use etlink_chakra::read::{self, ChakraGraph};
-use etlink_model::{Diagnostic, Failure};
+use etlink_model::{Diagnostic, Failure, diagnostic};
+use etlink_workload::generate::simai::read_simai;
 use etlink_workload::goal::{CollectiveAlgorithm, GoalRun, write_goal};
 use graph_input::GraphInput;
 use serde::Serialize;
@@ -96,6 +100,9 @@ pub fn convert(
     let (ranks, note) = input_ranks(source, output, options)?;
     let mut input = GraphInput::new(ranks.first().cloned().unwrap_or_default());
     let from = input_format(&mut input, options.from)?;
+    if from == GraphFormat::SimAi {
+        return write_simai_ranks(input, output, options);
+    }
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
@@ -133,6 +140,51 @@ pub fn convert(
         _ => job.write_messages()?,
     }
     Ok(job.report)
+}
+
+/// Writes the ranks of a workload of SimAI into a folder, like a generated run.
+fn write_simai_ranks(
+    mut input: GraphInput,
+    output: &Path,
+    options: &ConvertOptions,
+) -> Result<ConvertReport, RunError> {
+    let path = input.path.clone();
+    let named = options.to.or_else(|| GraphFormat::from_name(output));
+    if named.is_some() || output == Path::new("-") {
+        let what = ": a workload of SimAI becomes a folder with a .et per rank";
+        let failure = Failure::about(path.display(), what);
+        return Err(failure
+            .advise("give a folder, then convert its files")
+            .into());
+    }
+    refuse_options(GraphFormat::SimAi, options)?;
+    let mut text = String::new();
+    let read = input.open()?.read_to_string(&mut text);
+    read.with_path(FileAction::Read, &path)?;
+    let read = read_simai(&text);
+    let (set, stages) = read.map_err(|cause| RunError::unreadable(path.display(), cause))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = if input.is_stdin() { "workload" } else { &*name };
+    let mut run = write_generated(name, &set, output, options.overwrite)?;
+    if stages > 1 {
+        let path = path.display();
+        run.diagnostics.push(diagnostic!(
+            GraphLacks,
+            "{path} has one of {stages} pipeline stages, and no messages between them: so has {}",
+            output.display()
+        ));
+    }
+    Ok(ConvertReport {
+        input: path,
+        from: GraphFormat::SimAi,
+        output: output.to_owned(),
+        to: GraphFormat::Chakra,
+        nodes: run.nodes,
+        ranks: run.ranks,
+        bytes: run.bytes,
+        losses: Losses::default(),
+        diagnostics: run.diagnostics,
+    })
 }
 
 /// Lists the files to read: one, or for GOAL those of all ranks of a run. Also returns a note on
@@ -211,8 +263,8 @@ fn input_format(
         (Some(found), _) => Ok(found),
         (None, _) => {
             let what = ": not a format that convert reads";
-            let remedy = "give a .et, its JSON, merged JSON (ET+), or tables of convert. To convert a \
-                          recording, first run `etlink link --device KINETO -o x.et`";
+            let remedy = "give a .et, its JSON, merged JSON (ET+), tables of convert, or a workload \
+                          of SimAI. To convert a recording, first run `etlink link --device KINETO -o x.et`";
             Err(Failure::about(path.display(), what).advise(remedy).into())
         }
     }

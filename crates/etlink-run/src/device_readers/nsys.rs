@@ -27,11 +27,5 @@ pub(super) fn read_nsys(
         keep: options.keep,
     };
     let trace = etlink_formats::nsys::read_with(&connection, second, options);
-    trace.map_err(|source| match source {
-        // ranks are determined before reading, for which a compressed file is not unpacked
-        etlink_formats::Error::SeveralProcesses { pids, .. } if !is_plain => {
-            super::packed_processes(name, pids.len())
-        }
-        cause => RunError::unreadable(name, cause),
-    })
+    trace.map_err(|cause| super::database_error(name, is_plain, cause))
 }

@@ -13,10 +13,5 @@ pub(super) fn read_rocpd(input: InputFile) -> Result<DeviceTrace, RunError> {
     let connection = file.connect();
     let connection = connection.map_err(|cause| RunError::unreadable(&name, cause))?;
     let trace = etlink_formats::rocm::read_rocpd(&connection, process);
-    trace.map_err(|source| match source {
-        etlink_formats::Error::SeveralProcesses { pids, .. } if !is_plain => {
-            super::packed_processes(name, pids.len())
-        }
-        cause => RunError::unreadable(name, cause),
-    })
+    trace.map_err(|cause| super::database_error(name, is_plain, cause))
 }

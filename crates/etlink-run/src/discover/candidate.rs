@@ -32,8 +32,6 @@ pub(super) struct TraceCandidate {
     pub(super) told_by: RankRule,
     /// Facts from the beginning of the file.
     pub(super) inside: Inside,
-    /// True if the file is a view that etlink wrote, not a recording.
-    pub(super) is_view: bool,
     /// True if the content is unknown, so that the kind is derived from the name.
     pub(super) is_unread: bool,
     /// True if the name contains more than kind and rank (`kineto_trace_0.run1`).
@@ -52,7 +50,7 @@ pub(super) struct Inside {
 impl Inside {
     /// Reads the facts of a file that may be a trace; `None` if it cannot be read.
     pub(super) fn of_file(path: &Path) -> Option<Inside> {
-        look_inside(path).ok().map(|(_, inside, _)| inside)
+        look_inside(path).ok().map(|(_, inside)| inside)
     }
 }
 
@@ -204,7 +202,6 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
     let endings = [
         ".json",
         ".xplane.pb",
-        ".pftrace",
         ".sqlite",
         ".db",
         ".nsys-rep",
@@ -223,7 +220,7 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         Ok(looked) => (looked, None),
         Err(error) => (Default::default(), error.into_failed_call()),
     };
-    let (mut kind, mut inside, is_view) = looked;
+    let (mut kind, mut inside) = looked;
     let recorder = &mut inside.recorder;
     if recorder.host.is_none() {
         recorder.host = host_in_name(&stem, recorder.process);
@@ -243,7 +240,6 @@ fn look_at_file(path: PathBuf, unreadable: &mut Vec<FileError>) -> TraceCandidat
         kind,
         process: None,
         by_order: false,
-        is_view,
         is_unread,
         told_by: match (rank, inside.rank) {
             (Some(_), _) => RankRule::of_name(&stem),
@@ -355,10 +351,9 @@ pub(super) fn recording_process(path: &Path) -> Option<(Option<String>, i64)> {
 }
 
 /// Reads the kind, the rank and the number of ranks from the beginning of a file.
-fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), RunError> {
+fn look_inside(path: &Path) -> Result<(InputKind, Inside), RunError> {
     let input = input::open(path, &Progress::hidden())?;
-    // next to its source traces, it would be a second trace of the rank
-    let (kind, is_view) = (input.kind, input.is_view || input.is_read_back);
+    let kind = input.kind;
     let mut head = vec![];
     let beginning = match kind {
         InputKind::KinetoTrace => 64 << 10,
@@ -376,7 +371,7 @@ fn look_inside(path: &Path) -> Result<(InputKind, Inside, bool), RunError> {
         recorder,
         ..distributed_info(&head)
     };
-    Ok((kind, inside, is_view))
+    Ok((kind, inside))
 }
 
 /// Reads `"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": [...`

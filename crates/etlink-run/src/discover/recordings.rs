@@ -330,7 +330,6 @@ mod tests {
                 rank: Some(*rank),
                 told_by: Default::default(),
                 inside: Default::default(),
-                is_view: false,
                 is_unread: false,
                 variant: true,
             });

@@ -76,6 +76,9 @@ pub(super) fn remedy(kind: InputKind) -> &'static str {
         InputKind::NsysReport | InputKind::ParquetTable => {
             "export a report of Nsight Systems with `nsys export --type sqlite` instead"
         }
+        InputKind::Timeline => {
+            "give the trace it was made from; of PyTorch's own collector, its trace as JSON"
+        }
         InputKind::ChakraEt | InputKind::ChakraJson | InputKind::EtPlus => {
             "give one of the traces it was made from"
         }

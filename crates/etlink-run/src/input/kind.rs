@@ -33,6 +33,8 @@ pub enum InputKind {
     KinetoTrace,
     /// A profile of XLA in protobuf (`*.xplane.pb`).
     XlaSpace,
+    /// A trace for viewers: a timeline that etlink wrote, or another file in Perfetto's format.
+    Timeline,
     /// Trace JSON made from an XLA profile.
     XlaJson,
     /// JSON of ROCm's rocprofv3.
@@ -111,6 +113,7 @@ impl InputKind {
             InputKind::Rocprof => "a recording of rocprof before rocprofv3",
             InputKind::Ascend => "a trace of an Ascend device",
             InputKind::Proton => "a profile of Triton's Proton",
+            InputKind::Timeline => "a timeline for Perfetto, not a recording",
             InputKind::Unknown => "an unknown kind of file",
         }
     }
@@ -157,6 +160,7 @@ impl InputKind {
             InputKind::NsysReport => "nsys export --type sqlite; etlink reads the export",
             InputKind::Archive => "all commands that take a folder",
             InputKind::MemorySnapshot => "analyze, report, inspect",
+            InputKind::Timeline => "ui.perfetto.dev and other viewers, but no command",
             _ => "nothing",
         }
     }

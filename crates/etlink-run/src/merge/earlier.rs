@@ -10,7 +10,6 @@ use crate::text::file_name;
 use crate::{Progress, input};
 use etlink_chakra::astra::{self, file};
 use etlink_model::{Failure, Setting};
-use etlink_report::pftrace::PerfettoOrigin;
 use memchr::memmem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -303,16 +302,9 @@ fn is_packed_by_us(path: &Path) -> bool {
 /// Returns true if etlink wrote a file. A `.et` says so in its first message, merged JSON before
 /// its nodes, and Perfetto formats before their events.
 pub(super) fn is_ours(path: &Path) -> bool {
-    let input = match input::open(path, &Progress::hidden()) {
-        Ok(input) => input,
-        // a timeline is not an input
-        Err(RunError::Perfetto { origin, .. }) => return origin != PerfettoOrigin::Foreign,
-        Err(_) => return false,
+    let Ok(input) = input::open(path, &Progress::hidden()) else {
+        return false;
     };
-    // the content is converted back to the recording, which does not name etlink
-    if input.is_read_back {
-        return true;
-    }
     let mut head = vec![];
     // a truncated file has the mark too
     drop(input.content.take(HEAD_BYTES).read_to_end(&mut head));

@@ -7,18 +7,26 @@
 //! | `message` | even ranks send to the next one |
 //! | `ring` | sends to the next rank and receives from the previous one |
 //! | `pipeline` | is a stage: forward for all micro-batches, then backward |
-//! | `transformer` | trains, by data, tensor, pipeline and expert parallelism |
+//! | `transformer` | trains, by data, tensor, context, pipeline and expert parallelism |
+//! | `prefill`, `decode`, `disaggregated` | reads prompts, writes tokens, does one of both |
 //!
-//! The first nine patterns are those cases of Chakra's `et_generator` that simulators can run. Its
+//! The patterns up to `message` are those cases of Chakra's `et_generator` that simulators can run. Its
 //! other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
 //! model, and its sends and receives name no peer.
 
+mod inference;
+mod schedule;
+pub mod simai;
+mod training;
 mod transformer;
 
 #[cfg(test)]
+pub(crate) mod model_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 
-pub use transformer::Transformer;
+pub use schedule::PipelineSchedule;
+pub use transformer::{ModelWork, Transformer};
 
 use crate::builder::{Message, NodeId, WorkloadBuilder};
 use crate::set::WorkloadSet;
@@ -43,7 +51,7 @@ pub enum WorkloadPattern {
     Ring,
     /// A pipeline with one stage per rank; rounds are micro-batches.
     Pipeline,
-    /// A training step of a transformer.
+    /// A training step of a transformer, or its inference.
     Transformer(Transformer),
 }
 
@@ -88,6 +96,8 @@ pub(crate) struct RankWork<'s> {
     pub(crate) rank: u32,
     pub(crate) sizes: &'s WorkloadSizes,
     pub(crate) graph: WorkloadBuilder,
+    /// Node that the next one in the chain waits for.
+    last: Option<NodeId>,
     chance: fastrand::Rng,
 }
 
@@ -98,13 +108,9 @@ impl<'s> RankWork<'s> {
             rank,
             sizes,
             graph: WorkloadBuilder::default(),
+            last: None,
             chance: fastrand::Rng::with_seed(seed),
         }
-    }
-
-    /// Returns the last added node, which the next one in the chain waits for.
-    pub(crate) fn last(&self) -> Vec<NodeId> {
-        self.graph.last().into_iter().collect()
     }
 
     /// Adds a computation with jitter after all previous work.
@@ -112,8 +118,10 @@ impl<'s> RankWork<'s> {
         let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
         let longer = u128::from(micros) * u128::from(more) / 100;
         let micros = micros.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
-        let deps = self.last();
-        self.graph.add_computation(name, micros, &deps);
+        let node = self
+            .graph
+            .add_computation(name, micros, self.last.as_slice());
+        self.last = Some(node);
     }
 
     pub(crate) fn collective(
@@ -123,33 +131,50 @@ impl<'s> RankWork<'s> {
         bytes: u64,
         group: Option<u32>,
     ) {
-        let deps = self.last();
-        self.graph.add_collective(name, kind, bytes, group, &deps);
+        let deps = self.last.as_slice();
+        self.last = Some(self.graph.add_collective(name, kind, bytes, group, deps));
         if kind == CollectiveCommType::Broadcast {
             self.graph.set_duration(example_broadcast_micros(bytes));
         }
     }
 
+    /// Adds a collective of a group of several ranks; without a group, nothing.
+    fn collective_among(
+        &mut self,
+        name: &str,
+        kind: CollectiveCommType,
+        bytes: u64,
+        group: Option<u32>,
+    ) {
+        if group.is_some() {
+            self.collective(name, kind, bytes, group);
+        }
+    }
+
     pub(crate) fn send(&mut self, name: &str, to: u32, tag: u32, bytes: u64) {
-        let deps = self.last();
+        self.last = Some(self.send_aside(name, to, tag, bytes));
+    }
+
+    /// Adds a message that later work does not wait for.
+    fn send_aside(&mut self, name: &str, to: u32, tag: u32, bytes: u64) -> NodeId {
         let message = Message {
             source: self.rank,
             destination: to,
             tag,
             bytes,
         };
-        self.graph.add_send(name, message, &deps);
+        self.graph.add_send(name, message, self.last.as_slice())
     }
 
     pub(crate) fn receive(&mut self, name: &str, from: u32, tag: u32, bytes: u64) {
-        let deps = self.last();
         let message = Message {
             source: from,
             destination: self.rank,
             tag,
             bytes,
         };
-        self.graph.add_receive(name, message, &deps);
+        let node = self.graph.add_receive(name, message, self.last.as_slice());
+        self.last = Some(node);
     }
 
     fn add(&mut self, pattern: &WorkloadPattern) {

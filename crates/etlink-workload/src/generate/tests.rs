@@ -7,7 +7,7 @@ use etlink_chakra::proto::attribute_proto::Value;
 use etlink_chakra::read::read;
 use std::collections::BTreeMap;
 
-const SIZES: WorkloadSizes = WorkloadSizes {
+pub(crate) const SIZES: WorkloadSizes = WorkloadSizes {
     ranks: 16,
     rounds: 3,
     bytes: 65_536,
@@ -16,13 +16,20 @@ const SIZES: WorkloadSizes = WorkloadSizes {
     seed: 1,
 };
 
-const MODEL: Transformer = Transformer {
+pub(crate) const MODEL: Transformer = Transformer {
     tensor: 2,
+    context: 1,
     pipeline: 2,
     expert: 2,
     layers: 4,
     hidden: 256,
     sequence: 128,
+    vocabulary: 0,
+    norms: false,
+    zero: 0,
+    schedule: PipelineSchedule::GPipe,
+    chunks: 1,
+    work: ModelWork::Training,
 };
 
 fn patterns() -> Vec<WorkloadPattern> {

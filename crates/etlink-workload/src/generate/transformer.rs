@@ -1,38 +1,44 @@
-//! Generates a training step of a transformer from a few numbers.
+//! Generates the work of a transformer from a few numbers.
 //!
-//! Ranks are numbered like Megatron-LM's: tensor first, then data, then pipeline. A layer has two
-//! all-reduces of activations among its tensor ranks. With experts, the layer's second half is an
-//! all-to-all, the experts, and an all-to-all back. Stages pass activations to the next one as in
-//! GPipe. At the end, each gradient is reduced among the ranks that hold the same weights:
-//! attention gradients among all data ranks, expert gradients among the data ranks with the same
-//! experts.
+//! Ranks are numbered like Megatron-LM's: tensor first, then context, data and pipeline. The
+//! context and data ranks of a stage hold the same weights: they are its *replicas*. A layer has
+//! two all-reduces of activations among its tensor ranks. With experts, the layer's second half is
+//! an all-to-all, the experts, and an all-to-all back; neighbouring replicas share the experts of a
+//! layer. Context ranks hold parts of a sequence, and gather each other's keys and values.
 //!
 //! Operations per layer and token: 24 h² + 4 s h (Narayanan et al., "Efficient Large-Scale Language
-//! Model Training on GPU Clusters Using Megatron-LM", 2021, without the vocabulary). Weights of a
-//! layer: 4 h² of attention and 8 h² of its second half.
+//! Model Training on GPU Clusters Using Megatron-LM", 2021), and 2 h V for the vocabulary's logits.
+//! Weights of a layer: 4 h² of attention, 8 h² of its second half, and 4 h of its two norms.
 
+use super::schedule::PipelineSchedule;
 use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
 use etlink_chakra::proto::CollectiveCommType;
 use etlink_model::Failure;
 
 /// Operations of a device per microsecond: half of an A100's bf16 peak in its data sheet.
-const OPERATIONS_PER_MICRO: u64 = 156_000_000;
+pub(super) const OPERATIONS_PER_MICRO: u64 = 156_000_000;
+/// Bytes that the memory of an A100 moves per microsecond, by its data sheet.
+pub(super) const BYTES_PER_MICRO: u64 = 2_039_000;
 /// Bytes of a bf16 number.
-const BYTES: u64 = 2;
+pub(super) const BYTES: u64 = 2;
 /// Weights of a layer's attention, in h²: queries, keys, values and the projection.
 const ATTENTION_WEIGHTS: u64 = 4;
 /// Weights of a layer's second half, in h²: two matrices four times as wide as the layer.
 const SECOND_HALF_WEIGHTS: u64 = 8;
+/// Weights of a norm, in h: factors and offsets.
+pub(super) const NORM_WEIGHTS: u64 = 2;
 
-/// Dimensions of a transformer.
+/// Dimensions of a transformer and its distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transformer {
     /// Ranks that share each layer.
     pub tensor: u32,
+    /// Ranks that share each sequence.
+    pub context: u32,
     /// Number of pipeline stages.
     pub pipeline: u32,
-    /// Data ranks that share the experts of a layer; 1 means no experts.
+    /// Replicas that share the experts of a layer; 1 means no experts.
     pub expert: u32,
     /// Number of layers in all stages.
     pub layers: u32,
@@ -40,40 +46,120 @@ pub struct Transformer {
     pub hidden: u64,
     /// Tokens per sequence; a micro-batch is one sequence.
     pub sequence: u64,
+    /// Number of tokens in the vocabulary; 0 leaves out embeddings and logits.
+    pub vocabulary: u64,
+    /// True if layers have norms.
+    pub norms: bool,
+    /// ZeRO stage: replicas share the optimizer's states (1), the gradients (2), the weights (3).
+    pub zero: u32,
+    /// Order of micro-batches.
+    pub schedule: PipelineSchedule,
+    /// Chunks of layers per stage.
+    pub chunks: u32,
+    /// Work that the ranks do.
+    pub work: ModelWork,
 }
 
-/// Coordinates of a rank.
+/// Work of a transformer's ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelWork {
+    /// A training step; rounds are micro-batches of each data rank.
+    Training,
+    /// Reads prompts; rounds are prompts of each replica.
+    Prefill,
+    /// Writes tokens, one after the other; rounds are requests of each replica, in one batch.
+    Decode {
+        /// Tokens of each request.
+        tokens: u32,
+    },
+    /// Ranks of one pool read prompts, and send keys and values to those of another, which write
+    /// tokens. Rounds are prompts of each replica of the first pool.
+    Disaggregated {
+        /// Ranks of the first pool.
+        prefill: u32,
+        /// Tokens of each request.
+        tokens: u32,
+    },
+}
+
+/// Ranks that run the whole model, once or several times.
 #[derive(Clone, Copy)]
-struct RankPlace {
-    tensor: u32,
-    data: u32,
-    stage: u32,
+pub(super) struct Pool {
+    pub(super) first: u32,
+    pub(super) replicas: u32,
 }
 
-/// Groups of a rank; `None` if a group has just one rank.
-struct RankGroups {
-    tensor: Option<u32>,
-    data: Option<u32>,
-    /// Data ranks that share the experts of a layer.
-    expert: Option<u32>,
-    /// Data ranks that hold the same experts.
-    same_experts: Option<u32>,
+/// Coordinates of a rank, and its groups; `None` if a group has just one rank.
+pub(super) struct RankPlace {
+    pub(super) pool: Pool,
+    pub(super) tensor: u32,
+    pub(super) replica: u32,
+    pub(super) stage: u32,
+    pub(super) of_tensor: Option<u32>,
+    pub(super) of_context: Option<u32>,
+    pub(super) of_replicas: Option<u32>,
+    /// Replicas that share the experts of a layer.
+    pub(super) of_experts: Option<u32>,
+    /// Replicas that hold the same experts.
+    pub(super) of_same_experts: Option<u32>,
+    /// The first and the last stage, which both hold the embeddings.
+    pub(super) of_embeddings: Option<u32>,
+}
+
+/// Half a layer of one pass: microseconds, and bytes of its activations.
+#[derive(Clone, Copy)]
+pub(super) struct HalfLayer {
+    pub(super) micros: u64,
+    pub(super) activations: u64,
 }
 
 impl Transformer {
     pub(super) fn generate(&self, sizes: &WorkloadSizes) -> Result<WorkloadSet, Failure> {
-        let data = self.data_ranks(sizes.ranks)?;
+        self.check(sizes)?;
+        let pools = match self.work {
+            ModelWork::Disaggregated { prefill, .. } if prefill >= sizes.ranks => {
+                let ranks = sizes.ranks;
+                return Err(Failure::new(format!(
+                    "{prefill} prefill ranks leave none of {ranks} ranks to decode; give fewer"
+                )));
+            }
+            ModelWork::Disaggregated { prefill, .. } => vec![
+                self.pool(0, prefill)?,
+                self.pool(prefill, sizes.ranks - prefill)?,
+            ],
+            _ => vec![self.pool(0, sizes.ranks)?],
+        };
+        if let [readers, writers] = pools[..] {
+            let prompts = u64::from(readers.replicas) * u64::from(sizes.rounds);
+            let writers = writers.replicas;
+            if !prompts.is_multiple_of(writers.into()) {
+                return Err(Failure::new(format!(
+                    "{prompts} prompts cannot be divided among {writers} decoding replicas; give a \
+                     multiple (--rounds)"
+                )));
+            }
+        }
         let mut numbers = GroupNumbers::default();
         let mut set = WorkloadSet::default();
         for rank in 0..sizes.ranks {
-            let place = RankPlace {
-                tensor: rank % self.tensor,
-                data: rank / self.tensor % data,
-                stage: rank / self.tensor / data,
-            };
-            let groups = self.groups(place, data, &mut numbers);
+            let pool = pools.iter().rfind(|pool| pool.first <= rank);
+            let pool = pool.copied().unwrap_or(pools[0]);
+            let place = self.place(rank, pool, &mut numbers);
             let mut work = RankWork::new(rank, sizes);
-            self.add_step(&mut work, place, data, &groups);
+            match self.work {
+                ModelWork::Training => self.train(&mut work, &place),
+                ModelWork::Prefill => self.read_prompts(&mut work, &place, None),
+                ModelWork::Decode { tokens } => {
+                    self.write_tokens(&mut work, &place, sizes.rounds.into(), tokens);
+                }
+                ModelWork::Disaggregated { prefill, .. } if rank < prefill => {
+                    self.read_prompts(&mut work, &place, Some(pools[1]));
+                }
+                ModelWork::Disaggregated { tokens, .. } => {
+                    let requests = self.receive_prompts(&mut work, &place, pools[0]);
+                    self.write_tokens(&mut work, &place, requests, tokens);
+                }
+            }
             let graph = work.graph.finish(&[("source", "etlink generate")]);
             set.ranks.push(graph);
         }
@@ -81,8 +167,30 @@ impl Transformer {
         Ok(set)
     }
 
-    /// Returns the number of ranks that hold the same part of the model.
-    fn data_ranks(&self, ranks: u32) -> Result<u32, Failure> {
+    fn check(&self, sizes: &WorkloadSizes) -> Result<(), Failure> {
+        let (layers, pipeline, chunks) = (self.layers, self.pipeline, self.chunks);
+        let parts = u64::from(pipeline) * u64::from(chunks);
+        let refused = if parts == 0 || layers == 0 || u64::from(layers) % parts != 0 {
+            let of = if chunks > 1 { " chunks of all" } else { "" };
+            format!("{layers} layers cannot be divided into {parts}{of} stages; give a multiple")
+        } else if chunks > 1 && self.schedule != PipelineSchedule::OneForwardOneBackward {
+            "only the schedule 1f1b interleaves chunks; give --schedule 1f1b".to_owned()
+        } else if chunks > 1 && (pipeline == 1 || !sizes.rounds.is_multiple_of(pipeline)) {
+            format!(
+                "{chunks} chunks per stage need two or more stages and a multiple of {pipeline} \
+                 micro-batches (--rounds)"
+            )
+        } else if self.context == 0 || !self.sequence.is_multiple_of(self.context.into()) {
+            let (tokens, context) = (self.sequence, self.context);
+            format!("{tokens} tokens cannot be divided among {context} context ranks")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(refused))
+    }
+
+    /// Returns the ranks from `first` as replicas of the model.
+    pub(super) fn pool(&self, first: u32, ranks: u32) -> Result<Pool, Failure> {
         let Transformer {
             tensor, pipeline, ..
         } = *self;
@@ -93,117 +201,127 @@ impl Transformer {
                  ranks; give a multiple of {parts}"
             )));
         }
-        let data = ranks / tensor / pipeline;
-        let (expert, layers) = (self.expert, self.layers);
-        if expert == 0 || !data.is_multiple_of(expert) {
-            return Err(Failure::new(format!(
-                "{data} data ranks cannot be divided into {expert} expert ranks; give a divisor"
-            )));
+        let replicas = ranks / tensor / pipeline;
+        for (kind, parts) in [("expert", self.expert), ("context", self.context)] {
+            if parts == 0 || !replicas.is_multiple_of(parts) {
+                return Err(Failure::new(format!(
+                    "{replicas} data ranks cannot be divided into {parts} {kind} ranks; give a \
+                     divisor"
+                )));
+            }
         }
-        if layers == 0 || !layers.is_multiple_of(pipeline) {
-            return Err(Failure::new(format!(
-                "{layers} layers cannot be divided into {pipeline} stages; give a multiple"
-            )));
-        }
-        Ok(data)
+        Ok(Pool { first, replicas })
     }
 
-    fn groups(&self, place: RankPlace, data: u32, numbers: &mut GroupNumbers) -> RankGroups {
-        let rank_at = |tensor: u32, at: u32| (place.stage * data + at) * self.tensor + tensor;
+    /// Returns the number of a rank.
+    pub(super) fn rank_at(&self, pool: Pool, stage: u32, replica: u32, tensor: u32) -> u32 {
+        pool.first + (stage * pool.replicas + replica) * self.tensor + tensor
+    }
+
+    pub(super) fn place(&self, rank: u32, pool: Pool, numbers: &mut GroupNumbers) -> RankPlace {
+        let own = rank - pool.first;
+        let tensor = own % self.tensor;
+        let replica = own / self.tensor % pool.replicas;
+        let stage = own / self.tensor / pool.replicas;
         let mut number = |ranks: Vec<u32>| (ranks.len() > 1).then(|| numbers.number(ranks));
-        let first_expert = place.data / self.expert * self.expert;
-        let experts = first_expert..first_expert + self.expert;
-        let same_experts = (place.data % self.expert..data).step_by(self.expert as usize);
-        RankGroups {
-            tensor: number((0..self.tensor).map(|at| rank_at(at, place.data)).collect()),
-            data: number((0..data).map(|at| rank_at(place.tensor, at)).collect()),
-            expert: number(experts.map(|at| rank_at(place.tensor, at)).collect()),
-            same_experts: number(same_experts.map(|at| rank_at(place.tensor, at)).collect()),
+        let at = |replica: u32| self.rank_at(pool, stage, replica, tensor);
+        let block = |size: u32| (0..size).map(move |place| at(replica / size * size + place));
+        let same_experts = (replica % self.expert..pool.replicas).step_by(self.expert as usize);
+        let is_end = stage == 0 || stage + 1 == self.pipeline;
+        let ends = [0, self.pipeline - 1].map(|end| self.rank_at(pool, end, replica, tensor));
+        let tensor_ranks = (0..self.tensor).map(|at| self.rank_at(pool, stage, replica, at));
+        let is_training = self.work == ModelWork::Training;
+        let has_twins = is_training && self.vocabulary > 0 && is_end && self.pipeline > 1;
+        RankPlace {
+            pool,
+            tensor,
+            replica,
+            stage,
+            of_tensor: number(tensor_ranks.collect()),
+            of_context: number(block(self.context).collect()),
+            of_replicas: if is_training {
+                number((0..pool.replicas).map(at).collect())
+            } else {
+                None
+            },
+            of_experts: number(block(self.expert).collect()),
+            of_same_experts: if is_training && self.expert > 1 {
+                number(same_experts.map(at).collect())
+            } else {
+                None
+            },
+            of_embeddings: if has_twins {
+                number(ends.to_vec())
+            } else {
+                None
+            },
         }
     }
 
-    fn add_step(&self, work: &mut RankWork<'_>, place: RankPlace, data: u32, groups: &RankGroups) {
-        let stride = data * self.tensor;
-        let next = (place.stage + 1 < self.pipeline).then_some(work.rank + stride);
-        let before = (place.stage > 0).then(|| work.rank - stride);
-        let layers = self.layers / self.pipeline;
-        let activations = self.sequence * self.hidden * BYTES;
-        for batch in 0..work.sizes.rounds {
-            if let Some(before) = before {
-                work.receive("activations", before, 2 * batch, activations);
-            }
-            (0..layers).for_each(|_| self.add_layer(work, groups, false));
-            if let Some(next) = next {
-                work.send("activations", next, 2 * batch, activations);
-            }
-        }
-        for batch in 0..work.sizes.rounds {
-            if let Some(next) = next {
-                work.receive("gradients", next, 2 * batch + 1, activations);
-            }
-            (0..layers).for_each(|_| self.add_layer(work, groups, true));
-            if let Some(before) = before {
-                work.send("gradients", before, 2 * batch + 1, activations);
-            }
-        }
-        self.reduce_gradients(work, groups);
-        work.compute("optimizer", work.sizes.micros);
-    }
-
-    /// Reduces the gradients of a stage among the ranks that hold the same weights.
-    fn reduce_gradients(&self, work: &mut RankWork<'_>, groups: &RankGroups) {
-        let layers = u64::from(self.layers / self.pipeline);
-        let mut reduce = |name: &str, squares: u64, group: Option<u32>| {
-            let Some(group) = group else { return };
-            let weights = squares * self.hidden * self.hidden * layers;
-            let bytes = weights / u64::from(self.tensor) * BYTES;
-            let kind = CollectiveCommType::AllReduce;
-            work.collective(name, kind, bytes, Some(group));
-        };
+    /// Returns the weights of a layer on a rank: those of all replicas, and those of its experts.
+    pub(super) fn layer_weights(&self) -> [u64; 2] {
+        let square = self.hidden * self.hidden;
+        let [attention, second] =
+            [ATTENTION_WEIGHTS, SECOND_HALF_WEIGHTS].map(|of| of * square / u64::from(self.tensor));
+        let norms = 2 * NORM_WEIGHTS * self.hidden * u64::from(self.norms);
         if self.expert == 1 {
-            let all = ATTENTION_WEIGHTS + SECOND_HALF_WEIGHTS;
-            reduce("gradients of weights", all, groups.data);
+            [attention + second + norms, 0]
         } else {
-            reduce("gradients of weights", ATTENTION_WEIGHTS, groups.data);
-            let experts = SECOND_HALF_WEIGHTS;
-            reduce("gradients of experts", experts, groups.same_experts);
+            [attention + norms, second]
         }
     }
 
-    /// Adds a layer, half of whose work is in each part: attention, then the second half. The
-    /// backward pass does twice the work of the forward pass, in reverse order.
-    fn add_layer(&self, work: &mut RankWork<'_>, groups: &RankGroups, is_backward: bool) {
-        let (way, times) = if is_backward {
-            ("backward", 2u64)
-        } else {
-            ("forward", 1)
-        };
-        let (s, h) = (self.sequence, self.hidden);
-        // for the longest sequence and the widest layer the products exceed 64 bits
-        let [wide_s, wide_h] = [s, h].map(u128::from);
-        let operations = wide_s * (24 * wide_h * wide_h + 4 * wide_s * wide_h);
-        let shared = u128::from(times) * operations / u128::from(self.tensor);
-        let micros = shared / u128::from(OPERATIONS_PER_MICRO) / 2;
-        let micros = u64::try_from(micros).unwrap_or(u64::MAX).max(1);
-        let activations = s * h * BYTES;
-        let all_to_all = CollectiveCommType::AllToAll;
-        let all_reduce = CollectiveCommType::AllReduce;
-        let exchange = |work: &mut RankWork<'_>, name: &str, kind, group: Option<u32>| {
-            if group.is_some() {
-                work.collective(name, kind, activations, group);
-            }
-        };
-        let forward = ["attention", "mlp"];
-        for part in if is_backward {
-            ["mlp", "attention"]
-        } else {
-            forward
-        } {
-            let experts = if part == "mlp" { groups.expert } else { None };
-            exchange(work, "to experts", all_to_all, experts);
-            work.compute(&format!("{way} {part}"), micros);
-            exchange(work, "from experts", all_to_all, experts);
-            exchange(work, "tensor parallel", all_reduce, groups.tensor);
-        }
+    /// Returns the microseconds of `operations` that tensor ranks share.
+    pub(super) fn micros(&self, operations: u128) -> u64 {
+        let micros = operations / u128::from(self.tensor) / u128::from(OPERATIONS_PER_MICRO);
+        u64::try_from(micros).unwrap_or(u64::MAX).max(1)
     }
+
+    /// Returns the operations of a layer on `tokens` tokens, each of which attends to `sequence`.
+    pub(super) fn layer_operations(&self, tokens: u64, sequence: u64) -> u128 {
+        // For the longest sequence and the widest layer the products exceed 64 bits.
+        let [tokens, s, h] = [tokens, sequence, self.hidden].map(u128::from);
+        tokens * (24 * h * h + 4 * s * h)
+    }
+
+    /// Returns the operations of the logits of `tokens` tokens.
+    pub(super) fn logit_operations(&self, tokens: u64) -> u128 {
+        let [tokens, h, vocabulary] = [tokens, self.hidden, self.vocabulary].map(u128::from);
+        2 * tokens * h * vocabulary
+    }
+
+    /// Adds the attention of a layer, without the exchange of keys and values.
+    pub(super) fn add_attention(
+        &self,
+        work: &mut RankWork<'_>,
+        place: &RankPlace,
+        way: &str,
+        half: HalfLayer,
+    ) {
+        work.compute(&format!("{way} attention"), half.micros);
+        add_all_reduce(work, "tensor parallel", half.activations, place.of_tensor);
+    }
+
+    /// Adds the second half of a layer: a network, or experts on several ranks.
+    pub(super) fn add_mlp(
+        &self,
+        work: &mut RankWork<'_>,
+        place: &RankPlace,
+        way: &str,
+        half: HalfLayer,
+    ) {
+        let exchange = |work: &mut RankWork<'_>, name: &str| {
+            let kind = CollectiveCommType::AllToAll;
+            work.collective_among(name, kind, half.activations, place.of_experts);
+        };
+        exchange(work, "to experts");
+        work.compute(&format!("{way} mlp"), half.micros);
+        exchange(work, "from experts");
+        add_all_reduce(work, "tensor parallel", half.activations, place.of_tensor);
+    }
+}
+
+/// Adds an all-reduce, unless the group has just one rank.
+pub(super) fn add_all_reduce(work: &mut RankWork<'_>, name: &str, bytes: u64, group: Option<u32>) {
+    work.collective_among(name, CollectiveCommType::AllReduce, bytes, group);
 }

@@ -20,6 +20,7 @@ mod unroll;
 #[cfg(test)]
 mod tests;
 
+use unroll::exchange_pairs;
 pub use unroll::{CollectiveAlgorithm, CommStep, GroupPlace, unroll};
 
 use etlink_chakra::check::cycle_of_nodes;
@@ -223,7 +224,14 @@ impl RankWriter<'_, '_> {
             ranks: group.len() as u32,
         };
         let bytes = comm.size.and_then(|size| u64::try_from(size).ok());
-        let steps = unroll(self.run.algorithm, kind, bytes.unwrap_or(0), place);
+        let of_pairs = u32::try_from(node).ok();
+        let of_pairs = of_pairs.and_then(|node| self.file.pair_bytes.get(&node));
+        let steps = match of_pairs {
+            Some(bytes) if bytes.iter().all(|of| of.len() == group.len()) => {
+                exchange_pairs(self.run.algorithm, bytes, place)
+            }
+            _ => unroll(self.run.algorithm, kind, bytes.unwrap_or(0), place),
+        };
         let processor = self.processor(node);
         writeln!(out, "n{node}e: calc 0 cpu {processor}")?;
         self.write_deps(node, &format!("n{node}e"), out)?;

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{Message, WorkloadBuilder};
-use etlink_chakra::proto::CollectiveCommType;
+use etlink_chakra::proto::attribute_proto::Value;
+use etlink_chakra::proto::{AttributeProto, CollectiveCommType, Int64List};
 use etlink_chakra::read::read;
 
 fn goal(graphs: Vec<WorkloadBuilder>, groups: GroupList) -> (String, Losses) {
@@ -204,4 +205,40 @@ fn a_node_of_many_dependencies_takes_no_square_of_their_number() {
     write_goal(&run, &mut out).expect("writes");
     let text = String::from_utf8(out).expect("is text");
     assert_eq!(text.matches("n200000 requires ").count(), 200_000);
+}
+
+/// Rank 0 sends 3 bytes to rank 1, which sends none back.
+#[test]
+fn an_uneven_all_to_all_has_messages_of_its_pairs() {
+    let rank = |lists: [Vec<i64>; 2]| {
+        let mut graph = WorkloadBuilder::default();
+        graph.add_collective("a", CollectiveCommType::AllToAll, 6, None, &[]);
+        let mut file = graph.finish(&[]);
+        for (name, values) in ["sent_bytes", "received_bytes"].into_iter().zip(lists) {
+            let list = Value::Int64List(Int64List { values });
+            file.nodes[0].attr.push(AttributeProto::new(name, list));
+        }
+        read(file.to_et().as_slice()).expect("reads")
+    };
+    let files = [
+        rank([vec![9, 3], vec![9, 0]]),
+        rank([vec![0, 7], vec![3, 7]]),
+    ];
+    let run = GoalRun {
+        ranks: (0..).zip(&files).collect(),
+        groups: GroupList::new(),
+        algorithm: CollectiveAlgorithm::Ring,
+    };
+    let mut out = vec![];
+    write_goal(&run, &mut out).expect("writes");
+    let text = String::from_utf8(out).expect("is text");
+    let messages: Vec<&str> = text.lines().filter(|line| line.contains(" tag ")).collect();
+    let tag = MESSAGE_TAGS;
+    assert_eq!(
+        messages,
+        [
+            format!("n0s0x0: send 3b to 1 tag {tag} cpu 0"),
+            format!("n0s0x0: recv 3b from 0 tag {tag} cpu 0")
+        ]
+    );
 }

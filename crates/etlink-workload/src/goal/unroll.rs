@@ -105,6 +105,30 @@ pub fn unroll(
     steps
 }
 
+/// Returns the messages of a rank in an uneven all-to-all, by the bytes that it sends to each rank
+/// and receives from each. Pairs that exchange nothing have no message; blocks of different sizes
+/// are not combined, so the tree is like the ring. O(ranks).
+pub(super) fn exchange_pairs(
+    algorithm: CollectiveAlgorithm,
+    [sent, received]: &[Vec<u64>; 2],
+    place: GroupPlace,
+) -> Vec<CommStep> {
+    let mut steps = rotations(0, place);
+    for step in &mut steps {
+        for (messages, bytes) in [(&mut step.sends, sent), (&mut step.receives, received)] {
+            for (peer, of_message) in messages.iter_mut() {
+                *of_message = bytes.get(*peer as usize).copied().unwrap_or(0);
+            }
+            messages.retain(|(_, bytes)| *bytes > 0);
+        }
+    }
+    if algorithm == CollectiveAlgorithm::Pairwise {
+        steps = at_once(steps);
+    }
+    steps.retain(|step| !step.is_empty());
+    steps
+}
+
 fn all_reduce(
     algorithm: CollectiveAlgorithm,
     bytes: u64,
@@ -275,13 +299,19 @@ mod tests {
         CollectiveAlgorithm::Pairwise,
     ];
 
-    /// Runs all ranks step by step; a receive takes the oldest message of its sender. Returns the
-    /// bytes sent.
     fn run(algorithm: CollectiveAlgorithm, kind: CollectiveCommType, ranks: u32) -> u64 {
         let place = |rank| GroupPlace { rank, ranks };
-        let steps: Vec<Vec<CommStep>> = (0..ranks)
-            .map(|rank| unroll(algorithm, kind, 840, place(rank)))
-            .collect();
+        let steps = (0..ranks).map(|rank| unroll(algorithm, kind, 840, place(rank)));
+        exchanged(
+            &steps.collect::<Vec<_>>(),
+            &format!("{algorithm:?} {kind:?}"),
+        )
+    }
+
+    /// Runs all ranks step by step; a receive takes the oldest message of its sender. Returns the
+    /// bytes sent.
+    fn exchanged(steps: &[Vec<CommStep>], what: &str) -> u64 {
+        let ranks = steps.len() as u32;
         let mut done = vec![0; ranks as usize];
         let mut sent_step = vec![0; ranks as usize];
         let mut wires: BTreeMap<(u32, u32), Vec<u64>> = BTreeMap::new();
@@ -310,7 +340,7 @@ mod tests {
                 if step.receives.iter().all(is_there) {
                     for &(from, bytes) in &step.receives {
                         let wire = wires.get_mut(&(from, rank)).expect("is there");
-                        assert_eq!(wire.remove(0), bytes, "{algorithm:?} {kind:?} {ranks}");
+                        assert_eq!(wire.remove(0), bytes, "{what} {ranks}");
                     }
                     done[at] += 1;
                     moved = true;
@@ -320,8 +350,8 @@ mod tests {
                 break;
             }
         }
-        for (done, steps) in done.iter().zip(&steps) {
-            assert_eq!(*done, steps.len(), "{algorithm:?} {kind:?} of {ranks} ends");
+        for (done, steps) in done.iter().zip(steps) {
+            assert_eq!(*done, steps.len(), "{what} of {ranks} ends");
         }
         assert!(wires.values().all(Vec::is_empty), "all is received");
         sent
@@ -335,6 +365,29 @@ mod tests {
                 for ranks in 1..18 {
                     run(algorithm, kind, ranks);
                 }
+            }
+        }
+    }
+
+    /// Some pairs exchange nothing, and nobody sends to rank 3.
+    #[test]
+    fn pairs_of_an_uneven_all_to_all_exchange_their_own_bytes() {
+        let bytes = |from: u32, to: u32| match to {
+            3 => 0,
+            _ => u64::from((from + 2 * to) % 4 * (1 + from)),
+        };
+        for algorithm in ALGORITHMS {
+            for ranks in 2..9 {
+                let of_rank = |rank| {
+                    let sent = (0..ranks).map(|to| bytes(rank, to)).collect();
+                    let received = (0..ranks).map(|from| bytes(from, rank)).collect();
+                    exchange_pairs(algorithm, &[sent, received], GroupPlace { rank, ranks })
+                };
+                let steps: Vec<_> = (0..ranks).map(of_rank).collect();
+                let pairs = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+                let between = pairs.filter(|(from, to)| from != to);
+                let want: u64 = between.map(|(from, to)| bytes(from, to)).sum();
+                assert_eq!(exchanged(&steps, "uneven all-to-all"), want);
             }
         }
     }

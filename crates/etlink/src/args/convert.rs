@@ -16,11 +16,12 @@ use std::path::PathBuf;
     etlink convert run.0.et run.0.json              JSON of chakra_jsonizer; also the reverse\n  \
     etlink convert run.0.et x.dot --range 100..180  a picture: dot -Tsvg x.dot\n  \
     etlink convert RUN run.goal --collectives tree  all ranks, for LogGOPSim\n  \
+    etlink convert simai.txt RUN                    a .et per rank of SimAI's workload\n  \
     etlink convert traces OUT --anonymise           traces that can be shared")]
 pub struct ConvertArgs {
     /// Graph, tables of `convert`, or folder of a run; `-` is standard input
     ///
-    /// A graph is a `.et`, its JSON, or merged JSON (ET+).
+    /// A graph is a `.et`, its JSON, merged JSON (ET+), or a workload of SimAI.
     #[arg(value_name = "IN")]
     pub input: PathBuf,
     /// Output, whose extension selects the format

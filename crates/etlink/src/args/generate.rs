@@ -5,7 +5,9 @@ use super::{JsonArgs, OverwriteArgs};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use etlink_chakra::proto::CollectiveCommType;
-use etlink_workload::generate::{Transformer, WorkloadPattern, WorkloadSizes};
+use etlink_workload::generate::{
+    ModelWork, PipelineSchedule, Transformer, WorkloadPattern, WorkloadSizes,
+};
 use etlink_workload::scale::ScaleOptions;
 use std::path::PathBuf;
 
@@ -22,13 +24,15 @@ const DEFAULT_SIZE: ByteSize = ByteSize::kib(64);
 #[command(after_help = "Examples:\n  \
     etlink generate ring --ranks 8 -o ring\n  \
     etlink generate all-reduce --ranks 64 --size 16MiB --rounds 4 -o reduce\n  \
-    etlink generate transformer --ranks 64 --tensor 4 --pipeline 2 --layers 8 -o model")]
+    etlink generate transformer --ranks 64 --tensor 4 --pipeline 2 --layers 8 -o model\n  \
+    etlink generate disaggregated --ranks 12 --tensor 4 --prefill-ranks 4 --tokens 16 -o serve")]
 pub struct GenerateArgs {
     /// Pattern of each rank's work, such as ring; `--help` lists all patterns
     ///
     /// Only computation: `comp`, `comps`, `chain`. Collectives: `all-reduce`, `all-gather`,
     /// `reduce-scatter`, `all-to-all`, `broadcast`. Messages: `message`, `ring`, `pipeline`. A
-    /// training step: `transformer`.
+    /// model: `transformer` trains a step, `prefill` reads prompts, `decode` writes tokens,
+    /// `disaggregated` does both on ranks of their own.
     #[arg(value_enum, hide_possible_values = true)]
     pub pattern: PatternName,
     /// Output folder: `<pattern>.<rank>.et`, `comm_group.json`, and configurations of ASTRA-sim
@@ -42,14 +46,15 @@ pub struct GenerateArgs {
         value_parser = clap::value_parser!(u32).range(2..=65_536)
     )]
     pub ranks: u32,
-    /// Repetitions of the communication; `pipeline`, `transformer`: micro-batches [default: 1]
+    /// Repetitions of the communication; of models: micro-batches, prompts or requests of each
+    /// replica [default: 1]
     #[arg(
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub rounds: Option<u32>,
-    /// Size of each communication, such as 16MiB; not for `transformer` [default: 64KiB]
+    /// Size of each communication, such as 16MiB; not for models [default: 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<ByteSize>,
     /// Time of each computation in us; for `transformer`, of its optimizer
@@ -79,27 +84,64 @@ pub struct GenerateArgs {
     pub overwrite: OverwriteArgs,
 }
 
-/// Parameters of a transformer.
+/// Parameters of a model.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ModelArgs {
-    /// Transformer: tensor-parallel ranks per layer [default: 1]
+    /// Model: tensor-parallel ranks per layer [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub tensor: Option<u32>,
-    /// Transformer: pipeline stages [default: 1]
+    /// Model: pipeline stages [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub pipeline: Option<u32>,
-    /// Transformer: data-parallel ranks that share a layer's experts; 1: no experts [default: 1]
+    /// Model: data-parallel ranks that share a layer's experts; 1: no experts [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expert: Option<u32>,
-    /// Transformer: layers [default: 8]
+    /// Model: layers [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub layers: Option<u32>,
-    /// Transformer: hidden size [default: 4096]
+    /// Model: hidden size [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub hidden: Option<u64>,
-    /// Transformer: tokens per sequence [default: 2048]
+    /// Model: tokens per sequence or prompt [default: 2048]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub sequence: Option<u64>,
+    /// Model: tokens in the vocabulary; without it, there are neither embeddings nor logits
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub vocabulary: Option<u64>,
+    /// Training: two norms per layer, and one after the last
+    #[arg(long)]
+    pub norms: bool,
+    /// Training: ranks that share each sequence [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub context: Option<u32>,
+    /// Training: ZeRO stage; replicas share the optimizer's states (1), gradients (2), weights (3)
+    /// [default: 0]
+    #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u32).range(0..=3))]
+    pub zero: Option<u32>,
+    /// Training: order of micro-batches: gpipe, 1f1b, zero-bubble [default: gpipe]
+    #[arg(long, value_name = "ORDER", value_enum, hide_possible_values = true)]
+    pub schedule: Option<ScheduleName>,
+    /// Training: chunks of layers per stage, which 1f1b interleaves [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub chunks: Option<u32>,
+    /// Inference: tokens that each request writes [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub tokens: Option<u32>,
+    /// `disaggregated`: ranks that read prompts [default: half]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub prefill_ranks: Option<u32>,
+}
+
+/// Names of schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScheduleName {
+    /// All micro-batches forward, then all backward
+    Gpipe,
+    /// One forward, one backward
+    #[value(name = "1f1b")]
+    OneForwardOneBackward,
+    /// Gradients of weights fill idle time
+    ZeroBubble,
 }
 
 /// Names of patterns.
@@ -129,6 +171,12 @@ pub enum PatternName {
     Pipeline,
     /// A training step
     Transformer,
+    /// Prompts are read
+    Prefill,
+    /// Tokens are written
+    Decode,
+    /// Some ranks read prompts, others write tokens
+    Disaggregated,
 }
 
 /// `etlink scale`.
@@ -140,7 +188,7 @@ pub struct ScaleArgs {
     /// Folder with the graphs of all ranks of a run, written by `merge`
     #[arg(value_name = "DIR")]
     pub source: PathBuf,
-    /// New number of ranks, a multiple of the number in the folder
+    /// New number of ranks, a multiple of the number in the folder, or fewer
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub ranks: u32,
     /// Output folder
@@ -190,31 +238,72 @@ impl GenerateArgs {
             PatternName::Message => WorkloadPattern::Message,
             PatternName::Ring => WorkloadPattern::Ring,
             PatternName::Pipeline => WorkloadPattern::Pipeline,
-            PatternName::Transformer => WorkloadPattern::Transformer(Transformer {
-                tensor: self.model.tensor.unwrap_or(1),
-                pipeline: self.model.pipeline.unwrap_or(1),
-                expert: self.model.expert.unwrap_or(1),
-                layers: self.model.layers.unwrap_or(8),
-                hidden: self.model.hidden.unwrap_or(4_096),
-                sequence: self.model.sequence.unwrap_or(2_048),
+            PatternName::Transformer => self.transformer(ModelWork::Training),
+            PatternName::Prefill => self.transformer(ModelWork::Prefill),
+            PatternName::Decode => self.transformer(ModelWork::Decode {
+                tokens: self.model.tokens.unwrap_or(1),
+            }),
+            PatternName::Disaggregated => self.transformer(ModelWork::Disaggregated {
+                prefill: self.model.prefill_ranks.unwrap_or(self.ranks / 2),
+                tokens: self.model.tokens.unwrap_or(1),
             }),
         }
+    }
+
+    fn transformer(&self, work: ModelWork) -> WorkloadPattern {
+        let model = &self.model;
+        WorkloadPattern::Transformer(Transformer {
+            tensor: model.tensor.unwrap_or(1),
+            context: model.context.unwrap_or(1),
+            pipeline: model.pipeline.unwrap_or(1),
+            expert: model.expert.unwrap_or(1),
+            layers: model.layers.unwrap_or(8),
+            hidden: model.hidden.unwrap_or(4_096),
+            sequence: model.sequence.unwrap_or(2_048),
+            vocabulary: model.vocabulary.unwrap_or(0),
+            norms: model.norms,
+            zero: model.zero.unwrap_or(0),
+            schedule: match model.schedule {
+                None | Some(ScheduleName::Gpipe) => PipelineSchedule::GPipe,
+                Some(ScheduleName::OneForwardOneBackward) => {
+                    PipelineSchedule::OneForwardOneBackward
+                }
+                Some(ScheduleName::ZeroBubble) => PipelineSchedule::ZeroBubble,
+            },
+            chunks: model.chunks.unwrap_or(1),
+            work,
+        })
     }
 
     /// Returns a given option that the pattern does not use.
     pub fn unused_option(&self) -> Option<&'static str> {
         use PatternName as Name;
+        let model = &self.model;
         let is_silent = matches!(self.pattern, Name::Comp | Name::Comps | Name::Chain);
-        let is_model = self.pattern == Name::Transformer;
+        let trains = self.pattern == Name::Transformer;
+        let is_divided = self.pattern == Name::Disaggregated;
+        let writes = is_divided || self.pattern == Name::Decode;
+        let is_model = trains || writes || self.pattern == Name::Prefill;
         let given = [
             ("--rounds", self.rounds.is_some() && is_silent),
             ("--size", self.size.is_some() && (is_silent || is_model)),
-            ("--tensor", self.model.tensor.is_some() && !is_model),
-            ("--pipeline", self.model.pipeline.is_some() && !is_model),
-            ("--expert", self.model.expert.is_some() && !is_model),
-            ("--layers", self.model.layers.is_some() && !is_model),
-            ("--hidden", self.model.hidden.is_some() && !is_model),
-            ("--sequence", self.model.sequence.is_some() && !is_model),
+            ("--tensor", model.tensor.is_some() && !is_model),
+            ("--pipeline", model.pipeline.is_some() && !is_model),
+            ("--expert", model.expert.is_some() && !is_model),
+            ("--layers", model.layers.is_some() && !is_model),
+            ("--hidden", model.hidden.is_some() && !is_model),
+            ("--sequence", model.sequence.is_some() && !is_model),
+            ("--vocabulary", model.vocabulary.is_some() && !is_model),
+            ("--norms", model.norms && !trains),
+            ("--context", model.context.is_some() && !trains),
+            ("--zero", model.zero.is_some() && !trains),
+            ("--schedule", model.schedule.is_some() && !trains),
+            ("--chunks", model.chunks.is_some() && !trains),
+            ("--tokens", model.tokens.is_some() && !writes),
+            (
+                "--prefill-ranks",
+                model.prefill_ranks.is_some() && !is_divided,
+            ),
         ];
         let unused = given.into_iter().find(|(_, is_unused)| *is_unused);
         unused.map(|(option, _)| option)

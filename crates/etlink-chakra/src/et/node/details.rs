@@ -3,7 +3,8 @@
 
 use super::Encoder;
 use crate::captured::captured;
-use crate::et::attributes::{NS, default_kind, split_times};
+use crate::et::attributes::{NS, PAIR_BYTES, default_kind, split_times};
+use crate::et::communication::pair_bytes;
 use crate::proto::NodeType;
 use crate::utf8;
 use crate::wire::schema::node as field;
@@ -329,5 +330,10 @@ impl Encoder<'_> {
         }
         self.message
             .attr_bool("is_asynchronized_op", record.asynchronous);
+        let of_pairs = pair_bytes(self.groups, &CollectiveRef { record, names });
+        for (name, bytes) in PAIR_BYTES.into_iter().zip(of_pairs.into_iter().flatten()) {
+            let bytes: Vec<i64> = bytes.into_iter().map(u64::cast_signed).collect();
+            self.message.attr_ints(name, &bytes);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Compares `schemas/sql/rocpd.md` with the reader's SQL requests.
 
-use super::{database, drawn};
+use super::database;
 use crate::rocm::read_rocpd;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn documented() -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_columns_that_are_read_are_those_of_the_document() {
-    let mut connection = database(&drawn(1), SUFFIX);
+    let mut connection = database(1);
     let read = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = Arc::clone(&read);
     let note = move |context: AuthContext<'_>| {

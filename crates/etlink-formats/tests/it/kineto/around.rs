@@ -2,7 +2,7 @@
 
 use crate::kineto::support::{anomalies, document, op, ops, read};
 use etlink_formats::kineto::KinetoReadOptions;
-use etlink_model::{AnomalyKind, GlobalRank, KeepEvents, QueueIdx, ThreadIdx, TimeNs};
+use etlink_model::{AnomalyKind, GlobalRank, KeepEvents, TimeNs};
 use etlink_testing::TraceBuilder;
 
 #[test]
@@ -230,60 +230,6 @@ fn multiprocessors_by_kernels_and_by_properties() {
     let head = r#""deviceProperties": [{"id": 0, "numSms": 0}],"#;
     let trace = read(format!("{{{head}\"traceEvents\": [{}]}}", op("a", 1)));
     assert_eq!(trace.multiprocessors(0), None);
-}
-
-/// A recording that was converted from another format states the order in which it named threads
-/// and queues.
-#[test]
-fn threads_and_queues_are_numbered_as_the_recording_named_them() {
-    let event = |kind: &str, thread: i64, at: i64| {
-        format!(
-            concat!(
-                r#"{{"ph": "X", "cat": "{kind}", "name": "n", "pid": 1, "tid": {thread}, "#,
-                r#""ts": {at}, "dur": 1, "args": {{"device": 0, "stream": {thread}}}}}"#,
-            ),
-            kind = kind,
-            thread = thread,
-            at = at
-        )
-    };
-    let mut events = vec![];
-    for (thread, at) in [(5, 1), (6, 2), (7, 3)] {
-        events.push(event("cpu_op", thread, at));
-        events.push(event("kernel", thread, at));
-    }
-    let order = concat!(
-        r#""etlinkOrder": {"first_start_ns": 2000, "threads": [[1, 7], [1, 9], [1, 5]], "#,
-        r#""queues": [[0, 0, 6], [0, 0, 5], [0]]}"#,
-    );
-    let trace = read(format!(
-        "{{\"traceEvents\": [{}], {order}}}",
-        events.join(",")
-    ));
-    let tid = |thread: &ThreadIdx| trace.label(trace.threads[thread.index()].tid);
-    let stream = |queue: &QueueIdx| trace.queues[queue.index()].stream;
-    let threads: Vec<String> = trace
-        .threads
-        .iter()
-        .map(|one| trace.label(one.tid))
-        .collect();
-    assert_eq!(
-        threads,
-        ["7", "5", "6"],
-        "those that it does not name come last"
-    );
-    let queues: Vec<i64> = trace.queues.iter().map(|queue| queue.stream).collect();
-    assert_eq!(queues, [6, 5, 7]);
-    // The events keep their places.
-    assert_eq!(
-        Vec::from_iter(trace.ops.thread.iter().map(tid)),
-        ["5", "6", "7"]
-    );
-    assert_eq!(
-        Vec::from_iter(trace.rows.queue.iter().map(stream)),
-        [5, 6, 7]
-    );
-    assert_eq!(trace.first_start, Some(TimeNs(2_000)));
 }
 
 /// Names of threads and processes come from events that identify their owner.

@@ -3,5 +3,4 @@
 mod documented;
 mod producers;
 mod same_graph;
-mod sums;
 mod support;

@@ -1,46 +1,24 @@
 //! Ops that state the producers of their inputs (`input_op_ids` of `emit_nvtx`).
 
-use crate::nsys::support::{exported, read_export, recorded, recorded_host};
-use etlink_formats::nsys::NsysSchema;
+use crate::nsys::support::{export, read_export, recorded, recorded_host};
 use etlink_link::{EdgeKind, LinkOptions, TensorEdges};
-use etlink_model::{
-    Anomalies, AnomalyKind, CpuOp, DeviceTrace, DeviceTraceAssembler, DurationNs, HostTrace,
-    OpProducer, OpProducers, RfId, TimeNs, ValueList,
-};
+use etlink_model::{Anomalies, AnomalyKind, DeviceTrace};
 use rusqlite::Connection;
-use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+const PROCESS: &str = include_str!("../../../../../testdata/nsys/process.sql");
 
 /// Exports ranges on two threads: thread, text as PyTorch writes it, begin and end.
 fn export_of(ranges: &[(i64, &str, i64, i64)]) -> Connection {
-    let mut assembler = DeviceTraceAssembler::default();
-    for tid in [1000, 1001] {
-        let thread = assembler.thread_index(1000, tid);
-        let name = assembler.intern("aten::empty");
-        assembler.trace.ops.push(CpuOp {
-            name,
-            thread,
-            start: TimeNs(tid),
-            duration: DurationNs(10),
-            rf_id: RfId(tid as u64),
-            external_id: -1,
-            seq_id: -1,
-            collective: u32::MAX,
-            ..CpuOp::default()
-        });
-    }
-    let trace = assembler.finish().expect("few rows");
-    let connection = exported(&trace, NsysSchema::V3_13);
-    let of_thread = "SELECT globalTid FROM NVTX_EVENTS WHERE globalTid & 0xffffff = ?1";
+    let connection = Connection::open_in_memory().expect("memory");
+    let process = PROCESS.replace("PID", "1000");
+    connection.execute_batch(&process).expect("SQL");
     let insert = "INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) \
                   VALUES (?1, ?2, 59, ?3, ?4)";
     for (tid, text, begin, end) in ranges {
-        let thread: i64 = connection
-            .query_row(of_thread, [tid], |row| row.get(0))
-            .expect("the thread is there");
-        connection
-            .execute(insert, (begin, end, text, thread))
-            .expect("inserts");
+        let thread = (1 << 48) | (1000 << 24) | tid;
+        let values = (begin + 40_000, end + 40_000, text, thread);
+        connection.execute(insert, values).expect("inserts");
     }
     connection
 }
@@ -111,49 +89,14 @@ fn a_reader_that_began_before_its_producer_ended_has_no_edge() {
     assert_eq!(anomalies.count(AnomalyKind::TensorContradicted), 1);
 }
 
-/// Returns the producer of each input, as `emit_nvtx` would state it: the last op that output the
-/// tensor. The host trace has the same tensors by their ids.
-fn producers_of(host: &HostTrace) -> OpProducers {
-    let mut made: BTreeMap<u64, RfId> = BTreeMap::new();
-    let mut found = OpProducers::default();
-    for node in 0..host.nodes.len() {
-        let reader = host.nodes.rf_id[node];
-        for tensor in tensor_ids(host, &host.nodes.inputs[node]) {
-            if let Some(producer) = made.get(&tensor).copied() {
-                found.push(OpProducer { reader, producer });
-            }
-        }
-        for tensor in tensor_ids(host, &host.nodes.outputs[node]) {
-            made.insert(tensor, reader);
-        }
-    }
-    found
-}
-
-/// Returns the first number of each tensor, including tensors in lists: `[id, storage, offset, …]`.
-fn tensor_ids(host: &HostTrace, list: &ValueList) -> Vec<u64> {
-    let values: Vec<Value> = serde_json::from_slice(host.span(list.values)).unwrap_or_default();
-    let types: Vec<String> = serde_json::from_str(host.names.get(list.types)).unwrap_or_default();
-    let mut ids = vec![];
-    for (value, kind) in values.iter().zip(types) {
-        if kind.starts_with("Tensor(") {
-            ids.extend(value[0].as_u64());
-        } else if kind.contains("[Tensor(") {
-            let tensors = value.as_array().into_iter().flatten();
-            ids.extend(tensors.filter_map(|tensor| tensor[0].as_u64()));
-        }
-    }
-    ids
-}
-
 #[test]
 fn nearly_all_edges_are_those_of_the_host_trace() {
     let host = recorded_host("threads-2.15.0", 0);
-    let mut device = recorded("threads-2.15.0", 0);
-    device.op_producers = producers_of(&host);
-    let by_host = etlink_link::link(Some(host), device.clone(), LinkOptions::default());
-    let export = exported(&device, NsysSchema::V3_13);
-    let by_export = etlink_link::link(None, read_export(&export), LinkOptions::default());
+    let device = recorded("threads-2.15.0", 0);
+    let by_host = etlink_link::link(Some(host), device, LinkOptions::default());
+    // states the producer of each input: the last op that output the tensor
+    let export = read_export(&export("threads-2.15.0"));
+    let by_export = etlink_link::link(None, export, LinkOptions::default());
     let [by_host, by_export] = [by_host, by_export].map(|linked| {
         let trace = linked.expect("links");
         let mut found = BTreeSet::new();

@@ -1,8 +1,8 @@
-//! Exports of drawn and recorded traces.
+//! Exports, and recorded traces.
 
 use etlink_formats::host::HostReadOptions;
 use etlink_formats::kineto::KinetoReadOptions;
-use etlink_formats::nsys::{NsysReadOptions, NsysSchema};
+use etlink_formats::nsys::NsysReadOptions;
 use etlink_model::{DeviceTrace, HostTrace, KeepEvents};
 use flate2::read::MultiGzDecoder;
 use rusqlite::Connection;
@@ -32,7 +32,7 @@ pub(crate) fn recorded_host(case: &str, rank: usize) -> HostTrace {
 }
 
 /// Returns the text of a recorded file.
-fn unpacked(name: &str) -> Vec<u8> {
+pub(crate) fn unpacked(name: &str) -> Vec<u8> {
     let crates = env!("CARGO_MANIFEST_DIR");
     let path = format!("{crates}/../../testdata/pairs/{name}");
     let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -42,10 +42,13 @@ fn unpacked(name: &str) -> Vec<u8> {
     text
 }
 
-/// Exports a trace.
-pub(crate) fn exported(trace: &DeviceTrace, schema: NsysSchema) -> Connection {
-    let connection = Connection::open_in_memory().expect("memory");
-    etlink_formats::nsys::write(trace, &connection, schema).expect("writes");
+/// Opens an export of the project.
+pub(crate) fn export(name: &str) -> Connection {
+    let bytes = unpacked(&format!("../nsys/{name}.sqlite.gz"));
+    let mut connection = Connection::open_in_memory().expect("memory");
+    connection
+        .deserialize_read_exact("main", &bytes[..], bytes.len(), false)
+        .expect("a database");
     connection
 }
 

@@ -1,10 +1,10 @@
 //! Reads Perfetto's own format back and compares it with the JSON of the same trace.
 
 use super::{of, track};
+use crate::perfetto::schema::trace_packet::SequenceFlags;
+use crate::perfetto::schema::track_event::Type;
+use crate::perfetto::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
 use crate::perfetto::{CriticalStep, TimelineFormat, write_trace};
-use crate::pftrace::schema::trace_packet::SequenceFlags;
-use crate::pftrace::schema::track_event::Type;
-use crate::pftrace::schema::{DebugAnnotation, InternedData, InternedString, Trace, TracePacket};
 use etlink_link::LinkedTrace;
 use prost::Message;
 use serde_json::{Map, Value, json};

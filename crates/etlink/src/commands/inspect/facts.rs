@@ -1,20 +1,15 @@
 //! Facts about a file, by its kind.
 
+use etlink_chakra::check;
 use etlink_chakra::read::{ChakraGraph, GraphSummary};
-use etlink_chakra::{check, simulated::AstraLog};
-use etlink_formats::flight_recorder::{FlightDump, FlightGroup, FlightProgress};
-use etlink_formats::memory_snapshot::DeviceMemory;
-use etlink_formats::metrics::{RequestLatencies, WorkloadCard};
-use etlink_formats::nccl_inspector::{InspectorCommunicator, InspectorLog};
 use etlink_link::RecordingContent;
 use etlink_model::{
-    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, GlobalRank, HostTrace,
-    MetricProfile, NameId, Names, ProcessGroup,
+    Anomalies, CollectiveKind, CollectiveRecords, DeviceTrace, GlobalRank, HostTrace, NameId,
+    Names, ProcessGroup,
 };
 use etlink_run::input::{DatabaseProcess, InputKind};
 use indexmap::IndexMap;
 use serde::Serialize;
-use std::collections::BTreeMap;
 
 /// Facts about a file.
 #[derive(Serialize)]
@@ -47,100 +42,13 @@ pub(crate) enum ContentFacts {
         processes: Vec<DatabaseProcess>,
     },
     /// A host trace.
-    Host(HostFacts),
+    Host(Box<HostFacts>),
     /// A device trace.
     Device(Box<DeviceFacts>),
     /// A written graph.
     Graph(Box<GraphFacts>),
-    /// A log of NCCL's inspector.
-    Log(LogFacts),
-    /// A dump of PyTorch's flight recorder.
-    Dump(DumpFacts),
-    /// A snapshot of PyTorch's allocator.
-    Snapshot {
-        /// Memory of each device.
-        devices: Vec<SnapshotFacts>,
-    },
-    /// Metrics of kernels.
-    Metrics(MetricFacts),
-    /// Latencies of requests.
-    Latencies {
-        /// Runs of the benchmark.
-        runs: Vec<RequestLatencies>,
-    },
-    /// A workload card.
-    Card(WorkloadCard),
-    /// A log of ASTRA-sim.
-    Simulation(SimulationFacts),
-    /// A view, whose events are ranges that etlink drew.
-    View {},
-}
-
-/// Facts about the memory of a device in a snapshot of PyTorch's allocator.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(crate) struct SnapshotFacts {
-    /// Number of the device.
-    device: i64,
-    /// Recorded allocations.
-    allocations: u64,
-    /// Recorded frees.
-    frees: u64,
-    /// Recorded time, ns.
-    span_ns: i64,
-    /// Largest allocated memory, bytes.
-    peak_bytes: u64,
-    /// Reserved memory at the end, bytes.
-    reserved_bytes: u64,
-}
-
-impl SnapshotFacts {
-    pub(super) fn new(memory: &DeviceMemory) -> SnapshotFacts {
-        SnapshotFacts {
-            device: memory.device,
-            allocations: memory.allocations,
-            frees: memory.frees,
-            span_ns: memory.span_ns,
-            peak_bytes: memory.peak.allocated_bytes,
-            reserved_bytes: memory.reserved.reserved_bytes,
-        }
-    }
-}
-
-/// Facts about kernel metrics.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(crate) struct MetricFacts {
-    /// Number of measured kernels.
-    kernels: usize,
-    /// Number of measured kernels by name.
-    kernels_by_name: IndexMap<String, u64>,
-    /// Names of the metrics.
-    metrics: Vec<String>,
-    /// Lines that could not be read.
-    damaged_lines: u64,
-}
-
-impl MetricFacts {
-    pub(super) fn new(profile: &MetricProfile) -> MetricFacts {
-        let mut metrics: Vec<String> = vec![];
-        for name in &profile.metrics.metric {
-            metrics.push(profile.names.get(*name).to_owned());
-        }
-        metrics.sort_unstable();
-        metrics.dedup();
-        let mut kernels_by_name: IndexMap<String, u64> = IndexMap::new();
-        for name in &profile.kernels.name {
-            let name = profile.names.get(*name).to_owned();
-            *kernels_by_name.entry(name).or_default() += 1;
-        }
-        MetricFacts {
-            kernels: profile.kernels.len(),
-            kernels_by_name,
-            metrics,
-            damaged_lines: profile.damaged_lines,
-        }
-    }
+    /// A file whose content other commands print.
+    Unread {},
 }
 
 /// Facts about a host trace.
@@ -321,120 +229,6 @@ impl GraphFacts {
     }
 }
 
-/// Facts about a log of NCCL's inspector.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(crate) struct LogFacts {
-    /// Size of the unpacked file, bytes.
-    bytes: u64,
-    /// Number of logged calls.
-    calls: usize,
-    /// Collectives by kind.
-    collectives: IndexMap<CollectiveKind, u64>,
-    /// Communicators of the process.
-    communicators: Vec<InspectorCommunicator>,
-    /// Anomalies by their meaning.
-    anomalies: IndexMap<&'static str, u64>,
-}
-
-impl LogFacts {
-    pub(super) fn new(log: &InspectorLog) -> LogFacts {
-        let names = log.calls.name.iter();
-        let kinds = names.map(|name| CollectiveKind::from_name(log.names.get(*name)));
-        LogFacts {
-            bytes: log.bytes,
-            calls: log.calls.len(),
-            collectives: count_kinds(kinds),
-            communicators: log.communicators.clone(),
-            anomalies: count_anomalies(&log.anomalies),
-        }
-    }
-}
-
-/// Facts about a log of ASTRA-sim.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(crate) struct SimulationFacts {
-    /// Number of lines.
-    lines: u64,
-    /// Number of simulations in the log.
-    simulations: u64,
-    /// Number of ranks.
-    ranks: usize,
-    /// Ranks that finished.
-    ranks_finished: usize,
-    /// Number of nodes.
-    nodes: usize,
-    /// Last time in the log, ns.
-    last_ns: i64,
-    /// True if the simulation reached its end.
-    has_end: bool,
-    /// Lines that could not be read.
-    damaged_lines: u64,
-}
-
-impl SimulationFacts {
-    pub(super) fn new(log: &AstraLog) -> SimulationFacts {
-        let ranks = log.ranks.values();
-        let finished = ranks.clone().filter(|rank| rank.finished_ns.is_some());
-        SimulationFacts {
-            lines: log.lines,
-            simulations: log.runs,
-            ranks: log.ranks.len(),
-            ranks_finished: finished.count(),
-            nodes: ranks.map(|rank| rank.nodes.len()).sum(),
-            last_ns: log.last_ns,
-            has_end: log.has_end,
-            damaged_lines: log.damaged,
-        }
-    }
-}
-
-/// Facts about a dump of PyTorch's flight recorder.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub(crate) struct DumpFacts {
-    /// Size of the unpacked file, bytes.
-    bytes: u64,
-    /// Version of the format.
-    version: String,
-    /// Number of entries.
-    entries: usize,
-    /// Entries that ended.
-    ended: usize,
-    /// Creation of the first entry in Unix time, ns.
-    first_created_ns: Option<i64>,
-    /// Creation of the last entry in Unix time, ns.
-    last_created_ns: Option<i64>,
-    /// Collectives by kind.
-    collectives: IndexMap<CollectiveKind, u64>,
-    /// Process groups.
-    process_groups: Vec<FlightGroup>,
-    /// Progress by process group.
-    progress: BTreeMap<i64, FlightProgress>,
-    /// Anomalies by their meaning.
-    anomalies: IndexMap<&'static str, u64>,
-}
-
-impl DumpFacts {
-    pub(super) fn new(dump: &FlightDump) -> DumpFacts {
-        let ended = dump.entries.iter().filter(|entry| dump.has_ended(entry));
-        let times = dump.entries.iter().map(|entry| entry.created.0);
-        DumpFacts {
-            bytes: dump.bytes,
-            version: dump.version.clone(),
-            entries: dump.entries.len(),
-            ended: ended.count(),
-            first_created_ns: times.clone().min(),
-            last_created_ns: times.max(),
-            collectives: count_kinds(dump.entries.iter().map(|entry| entry.kind)),
-            process_groups: dump.groups.clone(),
-            progress: dump.progress.clone(),
-            anomalies: count_anomalies(&dump.anomalies),
-        }
-    }
-}
-
 /// Counts runtime calls by their names; `None` if there are none.
 fn count_calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
     let names = trace.calls.name.iter();
@@ -443,13 +237,9 @@ fn count_calls(trace: &DeviceTrace, of: fn(&str) -> bool) -> Option<usize> {
 }
 
 fn count_collectives(table: &CollectiveRecords, names: &Names) -> IndexMap<CollectiveKind, u64> {
-    count_kinds((0..table.len()).map(|row| table.row(row).kind(names)))
-}
-
-fn count_kinds(kinds: impl Iterator<Item = CollectiveKind>) -> IndexMap<CollectiveKind, u64> {
     let mut counts: IndexMap<CollectiveKind, u64> = IndexMap::new();
-    for kind in kinds {
-        *counts.entry(kind).or_default() += 1;
+    for row in 0..table.len() {
+        *counts.entry(table.row(row).kind(names)).or_default() += 1;
     }
     counts.sort_unstable_keys();
     counts

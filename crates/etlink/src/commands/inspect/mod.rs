@@ -10,20 +10,13 @@ use crate::table::{FactRows, mb};
 use crate::{Outcome, notes};
 use anyhow::{Context, Result, bail};
 use etlink_chakra::read;
-use etlink_chakra::simulated::AstraLogReader;
-use etlink_formats::memory_snapshot::device_memories;
 use etlink_model::Severity;
 use etlink_run::input::{InputFile, InputKind, WantedTrace, database_processes};
 use etlink_run::job::{LinkJob, read_for_figures, read_host};
-use etlink_run::measurements::{read_card_file, read_latency_file, read_metric_file};
 use etlink_run::run::RankEntry;
 use etlink_run::{Run, RunError, RunOptions, RunSource};
-use facts::{
-    ContentFacts, DeviceFacts, DumpFacts, FileFacts, GraphFacts, HostFacts, LogFacts, MetricFacts,
-    SimulationFacts, SnapshotFacts,
-};
+use facts::{ContentFacts, DeviceFacts, FileFacts, GraphFacts, HostFacts};
 use serde_json::Value;
-use std::io::BufReader;
 use std::path::Path;
 
 impl JsonReport for FileReports<FileFacts> {
@@ -91,19 +84,6 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     let input = rank.open_file()?;
     // before reading the content, which consumes the input
     let (kind, stored) = (input.kind, input.stored_bytes);
-    let what = if input.is_view {
-        "a Perfetto view written by etlink, not a recording"
-    } else {
-        kind.describe()
-    };
-    let taken_by = if input.is_view {
-        "ui.perfetto.dev and other viewers, but no command"
-    } else if input.is_read_back {
-        // a folder also contains the source of such a file
-        "link --device, analyze, findings, replay, report, top, ops, diff, as a file, not in a folder"
-    } else {
-        kind.taken_by()
-    };
     // A trace covers one process. For a report of several processes, list them.
     let processes = match (&input.plain_path, kind.has_processes()) {
         (Some(path), true) => database_processes(path)?,
@@ -120,8 +100,8 @@ fn inspect_file(file: &Path, options: &RunOptions) -> Result<(FileFacts, bool)> 
     let facts = FileFacts {
         file: file.display().to_string(),
         kind,
-        what,
-        taken_by,
+        what: kind.describe(),
+        taken_by: kind.taken_by(),
         stored_bytes: stored,
         content,
     };
@@ -144,12 +124,22 @@ fn read_contents(
         );
     }
     match input.kind {
-        // the events are ranges that etlink drew: their counts would look like a program's
-        InputKind::KinetoTrace if input.is_view => Ok((ContentFacts::View {}, false)),
+        // the commands that take these print their content, and of a timeline no figure is measured
+        InputKind::Timeline
+        | InputKind::NcclInspector
+        | InputKind::FlightRecorder
+        | InputKind::MemorySnapshot
+        | InputKind::KernelMetrics
+        | InputKind::RequestLatencies
+        | InputKind::WorkloadCard
+        | InputKind::AstraLog => Ok((ContentFacts::Unread {}, false)),
         InputKind::HostTrace => {
             let trace = read_host(input, threads, etlink_link::TensorEdges::None)?;
             let damaged = trace.anomalies.any(Severity::Damage);
-            Ok((ContentFacts::Host(HostFacts::new(&trace)), damaged))
+            Ok((
+                ContentFacts::Host(Box::new(HostFacts::new(&trace))),
+                damaged,
+            ))
         }
         kind if kind.is_device_trace() => {
             let job = LinkJob {
@@ -169,22 +159,6 @@ fn read_contents(
             let facts = Box::new(GraphFacts::new(&graph));
             Ok((ContentFacts::Graph(facts), graph.damage().is_some()))
         }
-        InputKind::NcclInspector => {
-            let log = etlink_run::inspector::read_opened_log(input)?;
-            let damaged = log.anomalies.any(Severity::Damage);
-            Ok((ContentFacts::Log(LogFacts::new(&log)), damaged))
-        }
-        InputKind::FlightRecorder => {
-            let dump = etlink_run::flight::read_opened(input)?;
-            let damaged = dump.anomalies.any(Severity::Damage);
-            Ok((ContentFacts::Dump(DumpFacts::new(&dump)), damaged))
-        }
-        InputKind::MemorySnapshot => {
-            let snapshot = etlink_run::memory_snapshot::read_opened(input)?;
-            let memories = device_memories(&snapshot);
-            let devices = memories.iter().map(SnapshotFacts::new).collect();
-            Ok((ContentFacts::Snapshot { devices }, snapshot.is_cut))
-        }
         InputKind::NsysReport => bail!(
             "{} is {}; export it with `nsys export --type sqlite {}`",
             input.name,
@@ -196,24 +170,6 @@ fn read_contents(
             input.name,
             input.kind.describe()
         ),
-        InputKind::KernelMetrics => {
-            let facts = MetricFacts::new(&read_metric_file(input)?);
-            Ok((ContentFacts::Metrics(facts), false))
-        }
-        InputKind::RequestLatencies => {
-            let runs = read_latency_file(input)?;
-            Ok((ContentFacts::Latencies { runs }, false))
-        }
-        InputKind::WorkloadCard => Ok((ContentFacts::Card(read_card_file(input)?), false)),
-        InputKind::AstraLog => {
-            let mut reader = AstraLogReader::default();
-            let read = reader.read(BufReader::new(input.content));
-            read.with_context(|| path.display().to_string())?;
-            let log = reader.finish();
-            let damaged = log.damaged > 0;
-            let facts = SimulationFacts::new(&log);
-            Ok((ContentFacts::Simulation(facts), damaged))
-        }
         InputKind::Unknown => bail!(
             "{} is an unknown kind of file; pass a host trace, a device trace, a .et or merged JSON",
             input.name
