@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PAIRS
 from drawn import draw_rank
 
 import etlink
@@ -182,18 +183,18 @@ def test_of_two_traces_of_a_rank_the_last_is_taken(folder: Path, tmp_path: Path)
 
 def test_files_of_a_folder_that_are_no_device_traces_are_left_out(tmp_path: Path) -> None:
     draw_rank(tmp_path, 0)
-    other = tmp_path / "execution_trace.json"
-    other.write_text('{"nodes": []}')
     # a host trace belongs there, another file does not
+    host = tmp_path / "torch_et_0.json.gz"
+    host.write_bytes((PAIRS / "mlp-2.15.0" / host.name).read_bytes())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        assert list(TraceAnalysis(trace_dir=str(tmp_path)).trace_files) == [0]
+    host.unlink()
+    other = tmp_path / "execution_trace.json"
+    other.write_text('{"nodes": []}')
+    with pytest.warns(UserWarning, match="execution_trace.json"):
         analyzer = TraceAnalysis(trace_dir=str(tmp_path))
     assert list(analyzer.trace_files) == [0]
-    notes = tmp_path / "notes.json"
-    notes.write_text('{"notes": []}')
-    with pytest.warns(UserWarning, match="notes.json"):
-        TraceAnalysis(trace_dir=str(tmp_path))
-    notes.unlink()
     # who names a file means it
     with pytest.raises(etlink.Error, match="execution_trace.json"):
         TraceAnalysis({0: str(other)}, "")

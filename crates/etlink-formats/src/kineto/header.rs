@@ -6,11 +6,6 @@ use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
 use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
-<<<<<<< HEAD
-/// Key for the number of device rows that PyTorch truncated when it wrote the recording for
-/// Perfetto; `etlink-report` writes it after the events of such a file.
-const CUT_ROWS_KEY: &str = "etlinkCutRows";
-
 /// Keys that recorders write themselves. Others are the program's, such as its environment, which
 /// may hold secrets, and are not kept.
 const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_version \
@@ -18,8 +13,6 @@ const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_versi
     hip_driver_version hip_runtime_version host_name profile_memory record_shapes \
     roctracer_version schemaVersion traceName trace_id with_flops with_modules with_stack";
 
-=======
->>>>>>> origin/main
 /// Keys of the document seen so far.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
@@ -55,21 +48,9 @@ pub(crate) fn read(
     let (header, mut counts) = (&mut trace.header, vec![]);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
-<<<<<<< HEAD
-        if key == order::KEY.as_bytes() {
-            recorded_order = Some(value);
-            return;
-        }
-        if key == CUT_ROWS_KEY.as_bytes() {
-            cut_rows = value.uint().unwrap_or(0);
-            return;
-        }
         if let Some(details) = &mut details
             && RECORDED_KEYS.split(' ').any(|own| own.as_bytes() == key)
         {
-=======
-        if let Some(details) = &mut details {
->>>>>>> origin/main
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);
         }
