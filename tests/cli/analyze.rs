@@ -924,7 +924,9 @@ fn several_ranks_fit_on_a_screen() {
     let short = tool.run_in("analyze run", &[("COLUMNS", "100")]).exits(0);
     assert!(short.stdout.lines().count() <= 45, "{}", short.shown());
     assert!(
-        short.stdout.contains("least busy: rank 0"),
+        short
+            .stdout
+            .contains("least computation and copies: rank 0"),
         "{}",
         short.shown()
     );

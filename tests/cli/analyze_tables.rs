@@ -223,7 +223,7 @@ fn line_ends_in_names_of_files() {
     let forged = lines.filter(|line| line.starts_with("  1  linked"));
     assert_eq!(forged.count(), 0, "{}", ran.shown());
     assert!(
-        ran.code != 0 && ran.stdout.contains("\\n  1  linked"),
+        ran.code != 0 && ran.stderr.contains("\\n  1  linked"),
         "{}",
         ran.shown()
     );

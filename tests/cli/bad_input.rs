@@ -543,7 +543,7 @@ fn a_damaged_file_is_named_beside_the_rank_that_lacks_its_trace() {
     }
     tool.run("merge run -o out")
         .exits(1)
-        .says("failed: 1: run/torch_et_1.json: a host trace has no times")
+        .notes("failed: 1: run/torch_et_1.json: a host trace has no times")
         .notes("host_10.1.pt.trace.json is an unknown kind of file: it may be damaged, and the device trace that rank 1 lacks");
 }
 

@@ -420,14 +420,15 @@ fn a_workload_of_simai_becomes_a_run() {
         .exits(0)
         .notes("one of 2 pipeline stages");
     tool.run("check half").exits(0).says("4 ranks together");
-    for (output, option) in [("x.et", ""), ("x", "--to goal"), ("x", "--attrs minimal")] {
-        tool.run(&format!("convert one.txt {output} {option}"))
+    for (output, complaint) in [
+        ("x.json", "first convert it to a folder"),
+        ("x --to goal", "first convert it to a folder"),
+        ("x --attrs minimal", "--attrs"),
+        ("-", "standard output cannot take several files"),
+    ] {
+        tool.run(&format!("convert one.txt {output}"))
             .exits(2)
-            .complains(&[if option.contains("attrs") {
-                "--attrs"
-            } else {
-                "a folder"
-            }]);
+            .complains(&[complaint]);
     }
     tool.file("cut.txt", text(1).replace("\n1\n", "\n2\n"));
     tool.run("convert cut.txt x")

@@ -370,7 +370,7 @@ fn a_packed_report_of_several_processes_is_to_be_unpacked() {
     tool.file("runs/job.sqlite.gz", gzip(&plain));
     tool.run("merge runs -o out")
         .exits(2)
-        .says("decompress it first (gunzip");
+        .notes("decompress it first (gunzip");
     tool.run("link --device runs/job.sqlite.gz --rank 1")
         .exits(2)
         .notes("decompress it first (gunzip");
@@ -551,7 +551,7 @@ fn device_files_that_are_empty_or_cut_are_ranks_that_failed() {
             tool.run("merge run -o out -f")
                 .exits(1)
                 .says("1 failed")
-                .says(name);
+                .notes(name);
             std::fs::remove_file(tool.path(&path)).expect("removes");
         }
     }

@@ -458,8 +458,8 @@ fn broken_files_of_a_rank_leave_the_others() {
             .says("3 ranks, 8 matched collectives");
         tool.run("merge run -o out --overwrite")
             .exits(1)
-            .says("failed: 2:")
-            .says(why)
+            .notes("failed: 2:")
+            .notes(why)
             .says("3 linked, 1 failed");
     }
     tool.run("merge run -o sim --for astra-sim").exits(1);

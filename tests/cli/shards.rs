@@ -278,8 +278,8 @@ fn a_rank_that_fails_is_named_and_left_out_as_by_one_command() {
         let shard = |shard: u32| tool.run(&format!("{line} --cache kept --prepare {shard}/2"));
         shard(0)
             .exits(1)
-            .says("failed: 2: ")
-            .says("torch_et_2.json")
+            .notes("failed: 2: ")
+            .notes("torch_et_2.json")
             .says("1 rank prepared, 1 failed");
         shard(1).exits(0).says("2 ranks prepared, 0 failed");
         let prepared = tool.run(&format!("{line} --cache kept"));
@@ -298,7 +298,7 @@ fn a_rank_that_fails_is_named_and_left_out_as_by_one_command() {
         .exits(0);
     tool.run("merge run -o out --cache kept --shard 0/2")
         .exits(1)
-        .says("failed: 2: ");
+        .notes("failed: 2: ");
     assert!(one == tool.files("out"));
 }
 
@@ -512,7 +512,7 @@ fn refused_ranks_are_findings_of_their_shards() {
     let strict = "merge run --strict";
     tool.run(&format!("{strict} --cache kept --prepare 0/2"))
         .exits(1)
-        .says("failed: 2: ");
+        .notes("failed: 2: ");
     merge_shards(&tool, "run --strict", [1, 0]);
     tool.run(&format!("{strict} -o one")).exits(1);
     assert!(tool.files("one") == tool.files("out"));

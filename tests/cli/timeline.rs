@@ -404,7 +404,7 @@ fn a_rank_that_cannot_be_read_is_named_and_the_others_are_written() {
     tool.file("run/kineto_trace_3.json", "{\"nothing\": 1}");
     tool.run("merge run -o out --format perfetto")
         .exits(1)
-        .says("failed: 3");
+        .notes("failed: 3");
     let found = timeline(&tool, "out");
     assert_eq!(found.between_ranks().len(), 8 * 2);
     assert!(

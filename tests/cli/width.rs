@@ -215,7 +215,7 @@ const LINES: [&str; 33] = [
     "inspect one/pytorch_et_0.json one/kineto_trace_0.json",
     "inspect graphs/one.0.et",
     "convert graphs/one.0.et converted.json --overwrite",
-    "generate pipeline --ranks 4 -o drawn --overwrite",
+    "generate prefill --ranks 4 --pipeline 4 -o drawn --overwrite",
     "scale graphs --ranks 4 -o scaled --overwrite",
     "simulated log.log --graphs graphs --against one",
     "schedule --wait 1 --warmup 1 --active 2 --steps 20",

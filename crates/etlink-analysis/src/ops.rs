@@ -35,7 +35,7 @@ use etlink_link::roofline::{
 };
 use etlink_link::{CapturedOps, LinkedTrace};
 use etlink_model::{NameId, OpIdx, RowKind};
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -312,13 +312,17 @@ impl<'r, 't> WorkedRows<'r, 't> {
 
     /// Sources of the peaks, each once.
     fn sheets(self) -> Vec<String> {
-        let mut sheets: Vec<String> = vec![];
+        let mut sheets = IndexSet::new();
         for peaks in self.peaks.into_iter().flatten() {
-            if !sheets.contains(&peaks.sheet) {
-                sheets.push(peaks.sheet);
-            }
+            sheets.insert(match peaks.gb_per_s {
+                Some(_) => peaks.sheet,
+                None => format!(
+                    "{}, which has no memory bandwidth for this name of a device: --peaks FILE states it",
+                    peaks.sheet
+                ),
+            });
         }
-        sheets
+        sheets.into_iter().collect()
     }
 
     fn known(&self, row: usize) -> KnownWork {

@@ -606,6 +606,29 @@ class Pickles(Safety):
         self.assertEqual(len(list(pickles.iterdir())), 4 * (2 * (pickle.HIGHEST_PROTOCOL + 1) + 2))
 
 
+class Tools(Safety):
+    TRACE = (
+        "import runpy, sys, threading\n"
+        "seen = set()\n"
+        "def follow(frame, event, argument):\n"
+        "    seen.add(frame.f_code.co_filename)\n"
+        "sys.settrace(follow)\n"
+        "threading.settrace(follow)\n"
+        "sys.argv = sys.argv[1:]\n"
+        "runpy.run_path(sys.argv[0])\n"
+        "sys.settrace(None)\n"
+        "ours = [name for name in seen if '<etlink>' in name or 'etlink-hook' in name]\n"
+        "print(len(ours) > 20, [name for name in ours if not name.startswith('<')])\n"
+    )
+
+    @fresh
+    def test_code_of_ours_has_no_files_that_are_gone(self):
+        """Tools that follow a program, such as coverage, look for the source of what ran."""
+        script = self.script("traced.py", self.TRACE)
+        ran = self.record(SCHEDULE, f"python {script} {PROGRAMS / 'train.py'} 8")
+        self.assertEqual(ran.stdout.splitlines()[-1], "True []")
+
+
 class Locks(Safety):
     def test_locks_are_those_of_python(self):
         """Their types, what makes them, and what is called on them by either."""

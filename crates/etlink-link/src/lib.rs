@@ -61,7 +61,7 @@ pub use thread_work::{HandedWork, ThreadWork};
 pub use trace::{CollectiveRef, LinkedTrace};
 
 use device::{clocks, launch, waits};
-use etlink_model::{AnomalyKind, DeviceTrace, HostTrace, OpIdx};
+use etlink_model::{AnomalyKind, DeviceTrace, HostTrace};
 use graph::build;
 use host::comms;
 use host::nest::{self, Nesting};
@@ -120,8 +120,6 @@ pub fn link(
     host.iter_mut().for_each(|host| host.tensors = None);
     let mut anomalies = std::mem::take(&mut report.anomalies);
     anomalies.add(AnomalyKind::TensorUsersDropped, used.dropped, first_dropped);
-    let first_overlap = nesting.first_overlap.map(|op| overlap_name(&device, op));
-    anomalies.add(AnomalyKind::PartialOverlap, nesting.overlaps, first_overlap);
     let (differences, (mut launches, unlaunched)) = rayon::join(
         || {
             host.as_ref()
@@ -142,8 +140,9 @@ pub fn link(
         carried_out,
         recorded,
         release_slot,
-        ..
+        overlaps,
     } = nesting;
+    anomalies.merge(overlaps);
     let Matching {
         op_host, op_rule, ..
     } = matching;
@@ -215,10 +214,6 @@ pub fn link(
 }
 
 /// Returns the name of an overlapping range, for messages.
-fn overlap_name(device: &DeviceTrace, op: OpIdx) -> String {
-    format!("{:?}", device.names.get(device.ops.name[op.index()]))
-}
-
 /// Matches the ops of the two traces and compares the traces. Without a host trace, nothing
 /// matches.
 fn matched(

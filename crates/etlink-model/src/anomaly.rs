@@ -200,12 +200,24 @@ anomalies! {
     OpWithoutLaunch = Damage,
         "ops without a launch, which launch device work elsewhere, where correlation ids are missing: \
          the recorder probably lost calls and their rows";
+    /// A row without a call although rows of its name have one.
+    CallLost = Damage,
+        "device rows without a launch, between launches of the same kernels: the recorder lost the \
+         calls";
     /// Messages in the recorder's log about lost events.
     RecorderLost = Damage, "recorder messages about lost events";
     /// Messages in the recorder's log about devices it could not record, in a trace without device
     /// rows.
     RecorderFailed = Damage,
         "recorder messages about devices that it could not record, and the trace has no device rows";
+    /// An op that the device trace lacks between others of its thread.
+    OpLost = Damage,
+        "ops that the device trace lacks between others, although their calls or the host trace name \
+         them: the recorder lost them, or was switched off meanwhile";
+    /// Ops, steps and calls whose times contradict each other.
+    HostTimeImpossible = Damage,
+        "ops and steps that extend over the end of the one around them, or calls outside their op: \
+         some of their times are wrong";
     /// Kineto host rows without pid or tid.
     NoThread = Info, "host rows without a process or thread id, assigned to thread 0";
     /// Correlation ids shared by several calls, for example of processes that share a device.

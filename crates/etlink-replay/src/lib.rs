@@ -22,6 +22,7 @@ mod figures;
 mod graph;
 mod joined;
 mod labels;
+mod lead;
 mod linked;
 mod path;
 mod range;
@@ -58,6 +59,7 @@ pub use joined::{
     RankFigures, RankGraph, RankLabels, RankNames, collective_nodes, is_deadlocked, join_graphs,
 };
 pub use labels::{LabelSource, NodeLabel, find_node};
+pub use lead::HostLead;
 pub use linked::{graph_from_trace, stream_resource, thread_resource};
 pub use path::{
     CauseTime, PathCause, PathReport, PathStep, PathStepReport, RankCrossing, StartReason,

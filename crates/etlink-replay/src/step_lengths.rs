@@ -2,10 +2,12 @@
 //!
 //! Without changes, steps have their measured lengths ([`RankSteps`]). With changes, a step ends as
 //! much later, or earlier, as the last of its nodes does: those of its thread and of its device
-//! work.
+//! work. The first step is longer by the part of the host's lead that the changed steps use up
+//! ([`HostLead`]).
 
 use crate::cross_step::SplitSteps;
 use crate::graph::{ReplayGraph, ReplayKind};
+use crate::lead::HostLead;
 use crate::run::ReplayRun;
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::LinkedTrace;
@@ -22,6 +24,8 @@ pub struct StepBounds {
     pub first: NodeIdx,
     /// Last nodes of that thread and of each stream in the step, and its last communications.
     pub last: Vec<NodeIdx>,
+    /// Last node of that thread.
+    pub last_on_host: NodeIdx,
 }
 
 /// Returns the steps of a trace, in order; empty for a trace without steps. `graph` must be the
@@ -33,6 +37,7 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
             span,
             first: NodeIdx::NONE,
             last: vec![],
+            last_on_host: NodeIdx::NONE,
         })
         .collect();
     let Some(split) = SplitSteps::new(trace, graph) else {
@@ -72,6 +77,7 @@ pub fn step_bounds(trace: &LinkedTrace, graph: &ReplayGraph) -> Vec<StepBounds> 
             }
         }
         let bounds = &mut bounds[step.step.index()];
+        bounds.last_on_host = last.get(&split.main).copied().unwrap_or(NodeIdx::NONE);
         bounds.first = first.unwrap_or(NodeIdx::NONE);
         bounds.last = last.into_values().collect();
     }
@@ -116,7 +122,40 @@ pub fn changed_steps(
             ..step.span.clone()
         });
     }
+    let used_ns = used_lead_ns(bounds, &steps, |node| {
+        delay_ns(|run| Some(run.end(in_run(node.get()?))), plain, changed)
+    });
+    if let Some(first) = steps.iter_mut().find(|step| step.excluded.is_none()) {
+        first.begin_ns = later(first.begin_ns, -used_ns);
+    }
     steps
+}
+
+/// Returns the part of the host's lead that changed steps use up, ns. `delay_ns` is the delay of a
+/// node's end.
+fn used_lead_ns(
+    bounds: &[StepBounds],
+    changed: &[StepSpan],
+    delay_ns: impl Fn(NodeIdx) -> i64,
+) -> i64 {
+    let counted = bounds.iter().zip(changed);
+    let mut counted = counted.filter(|(step, _)| step.span.excluded.is_none());
+    let (Some((first, first_changed)), Some((last, last_changed))) =
+        (counted.next(), counted.last())
+    else {
+        return 0;
+    };
+    let lead = |begin_ns: UnixNs, done_ns: UnixNs, host_end_ns: UnixNs| HostLead {
+        begin_ns: begin_ns.since(first.span.start_ns),
+        end_ns: done_ns.since(host_end_ns),
+    };
+    let end_ns = last.span.end_ns;
+    let plain = lead(first.span.begin_ns, last.span.done_ns, end_ns);
+    let changed_end_ns = later(end_ns, delay_ns(last.last_on_host));
+    let changed = lead(first_changed.begin_ns, last_changed.done_ns, changed_end_ns);
+    let plain_ns = last.span.done_ns.since(first.span.begin_ns);
+    let changed_ns = last_changed.done_ns.since(first_changed.begin_ns);
+    plain.used_ns(changed, plain_ns, changed_ns)
 }
 
 fn later(time: UnixNs, delay_ns: i64) -> UnixNs {
@@ -144,6 +183,7 @@ mod tests {
             span: StepSpan::on_host(String::new(), span),
             first: NodeIdx(first),
             last: last.iter().copied().map(NodeIdx).collect(),
+            last_on_host: NodeIdx::NONE,
         }
     }
 

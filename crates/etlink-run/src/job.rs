@@ -69,6 +69,8 @@ pub struct LinkJob {
     pub slice: Option<TraceSlice>,
     /// Treatment of the overhead of recording in host times.
     pub overhead: Overhead,
+    /// True if no other rank of the run is read.
+    pub is_alone: bool,
     /// Number of reading threads.
     pub threads: usize,
     /// True to refuse damaged traces.
@@ -398,7 +400,7 @@ fn link_traces(
     device: DeviceTrace,
     options: LinkOptions,
 ) -> Result<LinkedTrace, RunError> {
-    let (overhead, manifest) = (job.overhead, &job.manifest);
+    let (overhead, manifest) = ((job.overhead, job.is_alone), &job.manifest);
     link_without_overhead(overhead, manifest, (host, device), |host, device| {
         let linked = etlink_link::link(host, device, options);
         linked.map_err(|source| Failure::new(inputs(job)).because(source).into())

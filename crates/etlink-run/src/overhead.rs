@@ -18,8 +18,8 @@ pub enum Overhead {
     /// Times are given as recorded.
     #[default]
     Keep,
-    /// Removed if recording slowed the host down much, and neither another rank nor a process that
-    /// loads input can set its pace.
+    /// Removed if recording slowed the host down much, and neither another rank that is read nor a
+    /// process that loads input can set its pace.
     IfSlowed,
     /// Removed: by the manifest's times of steps that were not recorded, else by ops that do no work.
     Remove,
@@ -71,13 +71,15 @@ const LOADER_WITH_WORKERS: &str = "_MultiProcessingDataLoaderIter.__next__";
 /// Share of the time in which a loop fetches input above which those who load it set the pace.
 const MUCH_INPUT: f64 = 0.1;
 
-/// Returns true if others set the pace, whose time recording the host does not tell: ranks that this
-/// one communicates with, or processes that load its input. A faster host would wait longer for these.
-fn waits_for_others(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
+/// Returns true if the rank communicates with others.
+fn has_other_ranks(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
     let size = manifest.world_size.or(device.header.world_size);
-    if size.map_or(!device.collectives.is_empty(), |size| size > 1) {
-        return true;
-    }
+    size.map_or(!device.collectives.is_empty(), |size| size > 1)
+}
+
+/// Returns true if processes that load the input set the pace, whose time recording the host does not
+/// tell. A faster host would wait longer for these.
+fn waits_for_input(device: &DeviceTrace) -> bool {
     let ops = &device.ops;
     let is_fetch = |op: &usize| {
         device
@@ -96,23 +98,29 @@ fn waits_for_others(manifest: &ManifestEntry, device: &DeviceTrace) -> bool {
     waited.fold(0, i64::saturating_add) as f64 > MUCH_INPUT * passed as f64
 }
 
-/// Links traces by `link`, and removes the overhead of recording as `asked`.
+/// Links traces by `link`, and removes the overhead of recording as `asked`. `is_alone`: no other rank
+/// of the run is read, whose host would have to be as much faster.
 ///
 /// # Errors
 /// Fails if the traces cannot be linked.
 pub(crate) fn link_without_overhead(
-    asked: Overhead,
+    (asked, is_alone): (Overhead, bool),
     manifest: &ManifestEntry,
     (host, device): (Option<HostTrace>, DeviceTrace),
     link: impl Fn(Option<HostTrace>, DeviceTrace) -> Result<LinkedTrace, RunError>,
 ) -> Result<LinkedTrace, RunError> {
     let slowed = slowed_by(manifest, &device);
     let plain = manifest.plain_step;
+    let others = has_other_ranks(manifest, &device);
     let (is_tried, known) = match asked {
         Overhead::Keep => (false, None),
         Overhead::IfSlowed => {
             let may_be_slowed = slowed.is_some() || plain.is_some();
-            (may_be_slowed && !waits_for_others(manifest, &device), plain)
+            let is_own_pace = is_alone || !others;
+            (
+                may_be_slowed && is_own_pace && !waits_for_input(&device),
+                plain,
+            )
         }
         Overhead::Remove => (true, plain),
         Overhead::Step(step) => (true, Some(step)),
@@ -162,6 +170,12 @@ pub(crate) fn link_without_overhead(
     overhead.step_ns = mean_step(&RankSteps::of_trace(&trace));
     trace.report.overhead = Some(overhead);
     trace.report.diagnostics.push(overhead_note(&overhead));
+    if others {
+        trace.report.diagnostics.push(diagnostic!(
+            RecordingOverhead,
+            "durations of communication are as recorded: they include waits for other ranks, which recording slowed down too"
+        ));
+    }
     Ok(trace)
 }
 

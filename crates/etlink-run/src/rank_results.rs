@@ -143,6 +143,7 @@ pub(crate) fn cached_result<V: BorshSerialize + BorshDeserialize>(
 pub(crate) fn cache_settings(runs: &RunSet, work: &RankJob) -> Option<Vec<(String, String)>> {
     let how = &runs.options;
     let (_, own) = how.cache.as_ref().zip(work.settings.as_ref())?;
+    let alone = (0..runs.runs.len()).map(|run| runs.ranks_of(run) == 1);
     let settings = [
         ("command", work.command.to_owned()),
         ("results", VERSION.to_string()),
@@ -153,6 +154,7 @@ pub(crate) fn cache_settings(runs: &RunSet, work: &RankJob) -> Option<Vec<(Strin
         ("steps by", format!("{:?}", how.steps_by)),
         ("slice", format!("{:?}", how.slice)),
         ("overhead", format!("{:?}", how.overhead)),
+        ("alone", format!("{:?}", Vec::from_iter(alone))),
         ("strict", how.strict.to_string()),
         ("mismatch", how.allow_mismatch.to_string()),
         ("tensor edges", format!("{:?}", how.tensor_deps)),

@@ -38,7 +38,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Version of the tables' layout in entries. Increase it with every change of a table in
 /// `etlink_model`; a test checks this.
-const LAYOUT: u32 = 9;
+const LAYOUT: u32 = 10;
 /// zstd level: entries are often written and read, so speed matters more than size.
 const ZSTD_LEVEL: i32 = 1;
 /// Limit on the length of an entry's first line, bytes.

@@ -320,6 +320,11 @@ pub struct RunSet {
 }
 
 impl RunSet {
+    /// Number of the ranks of a run, of all shards.
+    pub(crate) fn ranks_of(&self, run: usize) -> usize {
+        self.listed.iter().filter(|(of, _)| *of == run).count()
+    }
+
     /// Finds the runs of a source, and refuses ranks that do not fit into memory.
     ///
     /// # Errors
@@ -804,6 +809,7 @@ impl<'s> RankEntry<'s> {
             steps_by: options.steps_by.clone(),
             slice: self.slice(),
             overhead: options.overhead.unwrap_or(options.work.default_overhead()),
+            is_alone: self.set.ranks_of(self.set.ranks[self.index].0) == 1,
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

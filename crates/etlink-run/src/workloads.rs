@@ -22,7 +22,6 @@ use etlink_chakra::messages::ChakraMessages;
 use etlink_chakra::read;
 use etlink_model::{Diagnostic, Failure, diagnostic};
 use etlink_workload::WorkloadSet;
-use etlink_workload::generate::{WorkloadPattern, WorkloadSizes, generate};
 use etlink_workload::scale::{ScaleOptions, scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,23 +49,11 @@ pub struct WorkloadReport {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Generates the run of a pattern in `folder`.
+/// Writes the files of a run that was not recorded into `folder`, with ASTRA-sim's example network.
 ///
 /// # Errors
-/// Fails if the parameters contradict each other, or the folder cannot be written.
-pub fn generate_run(
-    name: &str,
-    pattern: &WorkloadPattern,
-    sizes: &WorkloadSizes,
-    folder: &Path,
-    overwrite: bool,
-) -> Result<WorkloadReport, RunError> {
-    let set = generate(pattern, sizes).map_err(|error| Failure::new(error.to_string()))?;
-    write_generated(name, &set, folder, overwrite)
-}
-
-/// Writes the files of a run that was not recorded, with ASTRA-sim's example network.
-pub(crate) fn write_generated(
+/// Fails if the run has faults, or the folder cannot be written.
+pub fn write_generated(
     name: &str,
     set: &WorkloadSet,
     folder: &Path,

@@ -12,6 +12,14 @@ PACKAGE = "_etlink_hook"
 """Name of the hook's package: no module of the program is taken for it, nor it for one of theirs."""
 
 
+class Unnamed(importlib.machinery.SourceFileLoader):
+    """Gives code a name that is no path: the folder is gone when tools such as coverage look for what ran."""
+
+    def get_code(self, fullname):
+        name = "<etlink>" + self.path[len(HERE) :]
+        return compile(self.get_data(self.path), name, "exec", dont_inherit=True)
+
+
 class AfterImport:
     """A finder that calls `then(module)` once the module `name` is imported."""
 
@@ -83,7 +91,10 @@ def load():
     folder = os.path.join(HERE, PACKAGE)
     init = os.path.join(folder, "__init__.py")
     places = [folder]
-    spec = importlib.util.spec_from_file_location(PACKAGE, init, submodule_search_locations=places)
+    for place in (folder, os.path.join(folder, "steps")):
+        sys.path_importer_cache[place] = importlib.machinery.FileFinder(place, (Unnamed, [".py"]))
+    loader = Unnamed(PACKAGE, init)
+    spec = importlib.util.spec_from_file_location(PACKAGE, init, loader=loader, submodule_search_locations=places)
     package = importlib.util.module_from_spec(spec)
     sys.modules[PACKAGE] = package
     spec.loader.exec_module(package)
@@ -138,10 +149,20 @@ def chain():
     spec.loader.exec_module(module)
 
 
-if "ETLINK_RECORD" in os.environ and os.path.isdir(os.path.join(HERE, PACKAGE)):
+def start():
     try:
         hold_folder()
     except Exception:
         pass
     sys.meta_path.insert(0, AfterImport("torch", torch_is_here))
-chain()
+
+
+if __name__ != PACKAGE:
+    if "ETLINK_RECORD" in os.environ and os.path.isdir(os.path.join(HERE, PACKAGE)):
+        try:
+            unnamed = {"__name__": PACKAGE, "__file__": os.path.join(HERE, "sitecustomize.py")}
+            exec(Unnamed(PACKAGE, unnamed["__file__"]).get_code(PACKAGE), unnamed)
+            unnamed["start"]()
+        except Exception as error:
+            note(error)
+    chain()

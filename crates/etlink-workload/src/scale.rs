@@ -95,6 +95,11 @@ pub fn scale(
             "{ranks} ranks are not copies of {count} ranks; give a multiple of {count}, or fewer"
         )));
     }
+    if is_fewer && !options.keep.is_empty() {
+        return Err(ScaleError::new(format!(
+            "--keep keeps collectives within copies of all {count} ranks; leave it out"
+        )));
+    }
     let groups = RecordedGroups::new(recorded, listed, options)?;
     let count = count.min(options.ranks);
     let mut numbers = GroupNumbers::default();
@@ -181,48 +186,9 @@ impl Copy {
     }
 }
 
+/// Ranks of groups; the flag is true if the group is data-parallel.
 struct RecordedGroups {
-    groups: BTreeMap<String, RecordedGroup>,
-}
-
-struct RecordedGroup {
-    ranks: Vec<u32>,
-    /// True if the ranks are data-parallel.
-    is_shared: bool,
-    /// True if the new run lacks some of the ranks.
-    is_cut: bool,
-}
-
-impl RecordedGroup {
-    fn new(ranks: Vec<u32>, is_shared: bool) -> RecordedGroup {
-        let is_cut = false;
-        RecordedGroup {
-            ranks,
-            is_shared,
-            is_cut,
-        }
-    }
-
-    /// Removes ranks that the new run of `count` ranks does not have.
-    fn cut(&mut self, name: &str, count: u32) -> Result<(), ScaleError> {
-        let kept = self.ranks.iter().filter(|rank| **rank < count).count();
-        if kept == 0 || kept == self.ranks.len() {
-            return Ok(());
-        }
-        let lost = if !self.is_shared {
-            "are not data-parallel"
-        } else if kept == 1 {
-            "would be a single one"
-        } else {
-            self.ranks.retain(|rank| *rank < count);
-            self.is_cut = true;
-            return Ok(());
-        };
-        let ranks = &self.ranks;
-        Err(ScaleError::new(format!(
-            "with {count} ranks, group {name:?} would lose some of its ranks {ranks:?}, which {lost}"
-        )))
-    }
+    groups: BTreeMap<String, (Vec<u32>, bool)>,
 }
 
 /// Describes the contents of a list of groups, for a message.
@@ -244,8 +210,8 @@ impl RecordedGroups {
         let known: Vec<String> = listed.keys().cloned().collect();
         let is_none = options.data_parallel == ["none"];
         let mut groups = BTreeMap::from([
-            (String::new(), RecordedGroup::new(all.clone(), true)),
-            ("0".to_owned(), RecordedGroup::new(all.clone(), true)),
+            (String::new(), (all.clone(), true)),
+            ("0".to_owned(), (all.clone(), true)),
         ]);
         for (name, ranks) in listed {
             let ranks = ranks.iter().map(|rank| {
@@ -261,15 +227,15 @@ impl RecordedGroups {
             });
             let ranks: Vec<u32> = ranks.collect::<Result<_, ScaleError>>()?;
             let is_shared = ranks == all || options.data_parallel.contains(name);
-            groups.insert(name.clone(), RecordedGroup::new(ranks, is_shared));
+            groups.insert(name.clone(), (ranks, is_shared));
         }
         let asked: &[String] = if is_none { &[] } else { &options.data_parallel };
         if let Some(name) = asked.iter().find(|name| !groups.contains_key(*name)) {
             return Err(ScaleError::unknown_group(name, &known));
         }
-        let parts = groups.iter().filter(|(_, group)| group.ranks != all);
+        let parts = groups.iter().filter(|(_, (ranks, _))| *ranks != all);
         let parts: Vec<String> = parts
-            .map(|(name, group)| format!("{name:?}: ranks {:?}", group.ranks))
+            .map(|(name, (ranks, _))| format!("{name:?}: ranks {ranks:?}"))
             .collect();
         if !parts.is_empty() && options.data_parallel.is_empty() {
             return Err(ScaleError::new(format!(
@@ -278,8 +244,22 @@ impl RecordedGroups {
                 parts.join("; ")
             )));
         }
-        for (name, group) in &mut groups {
-            group.cut(name, options.ranks)?;
+        for (name, (ranks, is_shared)) in &mut groups {
+            let kept = ranks.iter().filter(|rank| **rank < options.ranks).count();
+            let why = match kept {
+                0 => continue,
+                kept if kept == ranks.len() => continue,
+                1 => "would be a single one",
+                _ if !*is_shared => "are not data-parallel",
+                _ => {
+                    ranks.retain(|rank| *rank < options.ranks);
+                    continue;
+                }
+            };
+            let new = options.ranks;
+            return Err(ScaleError::new(format!(
+                "with {new} ranks, group {name:?} would lose some of its ranks {ranks:?}, which {why}"
+            )));
         }
         Ok(RecordedGroups { groups })
     }
@@ -306,7 +286,7 @@ fn rewrite(
                 Some(Value::StringVal(group)) => group.clone(),
                 _ => String::new(),
             };
-            let Some(recorded) = groups.groups.get(&group) else {
+            let Some((ranks, is_shared)) = groups.groups.get(&group) else {
                 // these two groups are known without being listed
                 let listed = groups
                     .groups
@@ -315,16 +295,11 @@ fn rewrite(
                 let known: Vec<String> = listed.cloned().collect();
                 return Err(ScaleError::unknown_group(&group, &known));
             };
-            let spans = recorded.is_shared && !is_kept(node, place, &group, options)?;
-            if recorded.is_cut && !spans {
-                let problem =
-                    format!("the group {group:?} has fewer ranks, so the size is unknown");
-                return Err(ScaleError::at_node(place.rank, node, &problem));
-            }
+            let spans = *is_shared && !is_kept(node, place, &group, options)?;
             let ranks = if spans {
-                place.across(&recorded.ranks)
+                place.across(ranks)
             } else {
-                place.within(&recorded.ranks)
+                place.within(ranks)
             };
             let name = Value::StringVal(numbers.number(ranks).to_string());
             AttributeProto::set(&mut node.attr, "pg_name", name);
@@ -593,6 +568,12 @@ mod tests {
             error.to_string().contains("[0, 2, 4, 6], which are not"),
             "{error}"
         );
+        let kept = ScaleOptions {
+            keep: vec![CollectiveCommType::AllReduce],
+            ..decided(4)
+        };
+        let error = scale(&run, &listed, &kept).expect_err("no copies");
+        assert!(error.to_string().contains("--keep"), "{error}");
         // messages to ranks that do not stay
         let mut run = recorded(CollectiveCommType::AllReduce);
         for rank in [2, 3] {

@@ -170,6 +170,9 @@ pub struct WindowEnds {
     pub firsts: Vec<NodeIdx>,
     /// Last node of each thread and stream.
     pub lasts: Vec<NodeIdx>,
+    /// First and last node of the thread of the steps, if the host is ahead of its devices when the
+    /// first of several steps begins.
+    pub host: Option<(NodeIdx, NodeIdx)>,
 }
 
 /// Work of one name on a rank, for comparison between ranks.

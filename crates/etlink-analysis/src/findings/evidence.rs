@@ -334,6 +334,7 @@ fn surrounding_op(finding: &RunFinding) -> Option<&str> {
             | CauseKind::RankImbalance
             | CauseKind::FusibleChain
             | CauseKind::ExposedCommunication
+            | CauseKind::TensorCopies
             | CauseKind::FirstCall
     );
     // Outside of all ops there is only the gap itself.

@@ -18,7 +18,7 @@ use crate::findings::text::sum_ns;
 use crate::findings::title;
 use etlink_link::ranks::RunSteps;
 use etlink_model::{CollectiveKind, GlobalRank, NodeIdx};
-use etlink_replay::{EditableGraph, GraphEdits, ReplayGraph, ReplayRun};
+use etlink_replay::{EditableGraph, GraphEdits, HostLead, ReplayGraph, ReplayRun};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -66,8 +66,8 @@ struct Replays<'r> {
     graph: &'r ReplayGraph,
     parts: &'r [RankPart],
     editable: EditableGraph<'r>,
-    /// Length of all ranks' windows in the unchanged replay, in ns.
-    plain_ns: i64,
+    /// All ranks' windows in the unchanged replay.
+    plain: WindowTimes,
     /// Reference time of shares, in ns.
     whole_ns: i64,
     /// Part of `whole_ns` in which no work runs on the busiest rank's device, in ns.
@@ -83,7 +83,7 @@ struct Replays<'r> {
 impl<'r> Replays<'r> {
     fn new(graph: &'r ReplayGraph, parts: &'r [RankPart], steps: &RunSteps) -> Replays<'r> {
         let editable = EditableGraph::new(graph);
-        let plain_ns = window_length(editable.plain_run(), parts);
+        let plain = WindowTimes::new(editable.plain_run(), parts);
         let windows = || parts.iter().map(|part| part.causes.window);
         // The graph includes time from before the recording. For a single rank, shares exclude that
         // time. Ranks begin at different times: for several ranks, shares include it, and devices
@@ -96,7 +96,7 @@ impl<'r> Replays<'r> {
         };
         let whole_ns = match parts {
             [one] => one.causes.window.length_ns,
-            _ => steps.window_ns().unwrap_or(plain_ns),
+            _ => steps.window_ns().unwrap_or(plain.length_ns),
         };
         Replays {
             idle_ns: whole_ns.saturating_sub(most(|window| window.busy_ns)),
@@ -106,7 +106,7 @@ impl<'r> Replays<'r> {
             graph,
             parts,
             editable,
-            plain_ns,
+            plain,
             whole_ns,
         }
     }
@@ -117,8 +117,8 @@ impl<'r> Replays<'r> {
 
     /// Returns the reduction of the window's length without a cause, in ns.
     fn gain_ns(&self, candidate: &CauseCandidate) -> i64 {
-        let edited_ns = edited_length(&self.editable, candidate, self.parts);
-        let mut gain_ns = self.plain_ns.saturating_sub(edited_ns);
+        let edited_ns = edited_length(&self.editable, &self.plain, candidate, self.parts);
+        let mut gain_ns = self.plain.length_ns.saturating_sub(edited_ns);
         if self.lacks_waits && candidate.kind == CauseKind::SmallKernels {
             // A host that waits for nothing is always late: only launches for which a device waits
             // count.
@@ -141,8 +141,9 @@ impl<'r> Replays<'r> {
 
     /// Returns true if the gain vanishes without inferred waits.
     fn is_gain_inferred(&self, stated: &EditableGraph<'_>, candidate: &CauseCandidate) -> bool {
-        let plain_ns = window_length(stated.plain_run(), self.parts);
-        let gain_ns = plain_ns.saturating_sub(edited_length(stated, candidate, self.parts));
+        let plain = WindowTimes::new(stated.plain_run(), self.parts);
+        let edited_ns = edited_length(stated, &plain, candidate, self.parts);
+        let gain_ns = plain.length_ns.saturating_sub(edited_ns);
         self.share(gain_ns) < LEAST_GAIN
     }
 }
@@ -266,11 +267,13 @@ impl RunFindings {
 /// changes.
 fn edited_length(
     editable: &EditableGraph<'_>,
+    plain: &WindowTimes,
     candidate: &CauseCandidate,
     parts: &[RankPart],
 ) -> i64 {
     let ways = std::iter::once(&candidate.edits).chain(&candidate.other_edits);
-    let lengths = ways.map(|edits| window_length(&editable.run_edited(edits), parts));
+    let changed = ways.map(|edits| WindowTimes::new(&editable.run_edited(edits), parts));
+    let lengths = changed.map(|changed| plain.changed_ns(&changed));
     lengths.max().unwrap_or(0)
 }
 
@@ -279,8 +282,8 @@ fn joint_gain(replays: &Replays<'_>, kept: &[Replayed], found: &RunFindings) -> 
     let all = all_causes(kept);
     let mut changes = kept.iter().map(|one| &one.candidate);
     let changes_device = changes.any(|one| one.changes_device(replays.graph));
-    let edited_ns = edited_length(&replays.editable, &all, replays.parts);
-    let gain_ns = replays.plain_ns.saturating_sub(edited_ns);
+    let edited_ns = edited_length(&replays.editable, &replays.plain, &all, replays.parts);
+    let gain_ns = replays.plain.length_ns.saturating_sub(edited_ns);
     let gain_ns = replays.most_gain(changes_device, gain_ns);
     let mut joint = JointGain {
         gain_ns,
@@ -403,23 +406,48 @@ impl CauseCandidate {
     }
 }
 
-/// Returns the time from the first start to the last end of the ranks' windows, in ns.
-fn window_length(run: &ReplayRun, parts: &[RankPart]) -> i64 {
-    let (mut first, mut last) = (None, None);
-    for part in parts {
-        let number = |node: &NodeIdx| NodeIdx(part.first.0.saturating_add(node.0));
-        let window = &part.causes.window_ends;
-        for node in window.firsts.iter().map(number) {
-            let start = run.start.get(node.index()).copied();
-            first = [first, start].into_iter().flatten().min();
+/// Length of the window of all ranks in a replay, and the leads of the hosts that are ahead.
+struct WindowTimes {
+    length_ns: i64,
+    leads: Vec<HostLead>,
+}
+
+impl WindowTimes {
+    /// Measures the window: from the first start to the last end of its nodes in any rank.
+    fn new(run: &ReplayRun, parts: &[RankPart]) -> WindowTimes {
+        let (mut all_first, mut all_last, mut leads) = (None, None, vec![]);
+        for part in parts {
+            let number = |node: &NodeIdx| NodeIdx(part.first.0.saturating_add(node.0));
+            let start = |node: &NodeIdx| run.start.get(number(node).index()).copied();
+            let end = |node: &NodeIdx| start(node).map(|_| run.end(number(node)));
+            let window = &part.causes.window_ends;
+            let first = window.firsts.iter().filter_map(start).min();
+            let last = window.lasts.iter().filter_map(end).max();
+            all_first = [all_first, first].into_iter().flatten().min();
+            all_last = all_last.max(last);
+            let host = window.host.as_ref();
+            let host = host.and_then(|(first, last)| start(first).zip(end(last)));
+            if let (Some((host_begin, host_end)), Some(first), Some(last)) = (host, first, last) {
+                leads.push(HostLead {
+                    begin_ns: first.since(host_begin),
+                    end_ns: last.since(host_end),
+                });
+            }
         }
-        for node in window.lasts.iter().map(number) {
-            let end = (node.index() < run.start.len()).then(|| run.end(node));
-            last = last.max(end);
+        let bounds = all_last.zip(all_first);
+        WindowTimes {
+            length_ns: bounds.map_or(0, |(last, first)| last.since(first)),
+            leads,
         }
     }
-    let bounds = last.zip(first);
-    bounds.map_or(0, |(last, first)| last.since(first))
+
+    /// Returns the length of the window in a changed run, as of steps in a long run.
+    fn changed_ns(&self, changed: &WindowTimes) -> i64 {
+        let lengths = (self.length_ns, changed.length_ns);
+        let leads = self.leads.iter().zip(&changed.leads);
+        let used = leads.map(|(plain, changed)| plain.used_ns(*changed, lengths.0, lengths.1));
+        lengths.1.saturating_add(used.max().unwrap_or(0))
+    }
 }
 
 /// Merges the same cause of several ranks into one, which is removed on all of them. Takes the
@@ -547,6 +575,11 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
         inferred: plain.inferred || is_inferred,
         ..plain
     };
+    if finding.kind == CauseKind::ExposedCommunication && found.ranks < 2 {
+        let remedy = &finding.remedy;
+        let remedy = format!("record all ranks to tell its transfers from waits; {remedy}");
+        finding.remedy = remedy.into();
+    }
     finding.title = title::finding_title(&finding, found);
     finding.evidence = evidence::evidence_text(&finding, found);
     finding

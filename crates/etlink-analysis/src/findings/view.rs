@@ -259,7 +259,31 @@ impl<'t> RankView<'t> {
         {
             firsts = vec![begin];
         }
-        WindowEnds { firsts, lasts }
+        WindowEnds {
+            firsts,
+            lasts,
+            host: self.steps_ahead(),
+        }
+    }
+
+    /// Returns the first and the last node of the thread of the steps, if the host is ahead of its
+    /// devices when the first of several steps begins. O(nodes of threads).
+    fn steps_ahead(&self) -> Option<(NodeIdx, NodeIdx)> {
+        if self.host_span.0 >= self.span.0 || self.window.steps < 2 {
+            return None;
+        }
+        let last = counted_steps(&self.analysis.steps).last()?;
+        let host = self.host_span.0..=last.start_ns.saturating_add(last.duration_ns);
+        let threads = self.step_threads().into_iter();
+        let nodes = threads.flat_map(|thread| self.of_thread[thread.index()].iter().copied());
+        let is_inside = |node: &NodeIdx| {
+            let (start, end) = self.node_span(*node);
+            host.contains(&start) && host.contains(&end)
+        };
+        let of_steps: Vec<NodeIdx> = nodes.filter(is_inside).collect();
+        let of_steps = of_steps.iter().copied();
+        let first = of_steps.clone().min_by_key(|node| self.node_span(*node).0);
+        first.zip(of_steps.max_by_key(|node| self.node_span(*node).1))
     }
 
     /// Returns the device rows that begin within the window, except those launched before the

@@ -16,8 +16,11 @@ use crate::host::pending::CarriedOut;
 use crate::host::recorded_waits::{RecordedWait, lifetimes, recorded_waits};
 use crate::host::scope::is_scope;
 use crate::limits::{MAX_CLIMB, ROUNDING};
+use crate::ranks::PROFILER_STEP;
 use crate::search::Groups;
-use etlink_model::{CallIdx, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs};
+use etlink_model::{
+    Anomalies, AnomalyKind, CallIdx, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs,
+};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
@@ -38,9 +41,8 @@ pub(crate) struct Nesting {
     /// Recorded waits, and for each release among them the slot that ends with it.
     pub(crate) recorded: Vec<RecordedWait>,
     pub(crate) release_slot: Vec<Option<SlotIdx>>,
-    /// Number of ranges that overlap another without nesting in it, and one of them.
-    pub(crate) overlaps: u64,
-    pub(crate) first_overlap: Option<OpIdx>,
+    /// Ranges that overlap another without nesting in it.
+    pub(crate) overlaps: Anomalies,
 }
 
 /// Sweeps all threads, including their waits for each other.
@@ -88,8 +90,7 @@ pub(crate) fn nest(device: &DeviceTrace) -> Nesting {
             nesting.call_op[call.index()] = op;
             nesting.call_slot[call.index()] = slot;
         }
-        nesting.overlaps += swept.overlaps;
-        nesting.first_overlap = nesting.first_overlap.or(swept.first_overlap);
+        nesting.overlaps.merge(swept.overlaps);
         nesting.draft.tracks.push(swept.track);
         for (slot, waited) in swept.wait_gaps {
             nesting.draft.add_wait_gap(slot, waited);
@@ -192,8 +193,7 @@ struct Swept {
     wait_gaps: Vec<(SlotIdx, DurationNs)>,
     /// Recorded waits that are releases, with the slot that ends then.
     releases: Vec<(usize, SlotIdx)>,
-    overlaps: u64,
-    first_overlap: Option<OpIdx>,
+    overlaps: Anomalies,
 }
 
 /// A range that has begun but not ended.
@@ -394,15 +394,22 @@ impl ThreadSweep<'_> {
     fn open_op(&mut self, device: &DeviceTrace, op: OpIdx, end: TimeNs) {
         self.begin();
         let parent = self.enclosing(end);
-        if self
-            .stack
-            .last()
-            // Asynchronous ranges overlap without nesting; an overlap of a microsecond is only
-            // rounding.
-            .is_some_and(|top| top.end + ROUNDING < end)
-        {
-            self.found.overlaps += 1;
-            self.found.first_overlap = self.found.first_overlap.or(Some(op));
+        // an overlap of a microsecond is only rounding
+        let crossed = self.stack.last().filter(|top| top.end + ROUNDING < end);
+        // asynchronous ranges overlap without nesting
+        let is_wrong = |top: &OpenRange| always_nests(device, op) && always_nests(device, top.op);
+        let is_open_step =
+            |open: &OpenRange| open.end > self.now + ROUNDING && is_step(device, open.op);
+        let is_in_step = is_step(device, op) && self.stack.iter().any(is_open_step);
+        let kind = match crossed {
+            _ if is_in_step => Some(AnomalyKind::HostTimeImpossible),
+            Some(top) if is_wrong(top) => Some(AnomalyKind::HostTimeImpossible),
+            Some(_) => Some(AnomalyKind::PartialOverlap),
+            None => None,
+        };
+        if let Some(kind) = kind {
+            let place = || format!("{:?}", device.names.get(device.ops.name[op.index()]));
+            self.found.overlaps.note(kind, place);
         }
         let number = self.found.ops.len() as u32;
         self.found.ops.push((parent, DurationNs::default()));
@@ -468,6 +475,20 @@ impl ThreadSweep<'_> {
         let around = innermost_first.find(|open| open.end + ROUNDING >= end);
         around.map_or(OpIdx::NONE, |open| open.op)
     }
+}
+
+fn is_step(device: &DeviceTrace, op: OpIdx) -> bool {
+    op.get().is_some_and(|op| {
+        let name = device.names.get(device.ops.name[op.index()]);
+        device.ops.annotation[op.index()] && name.starts_with(PROFILER_STEP)
+    })
+}
+
+/// True for ops and steps whose end was recorded: like the functions that they are, they nest.
+fn always_nests(device: &DeviceTrace, op: OpIdx) -> bool {
+    let is_op =
+        |op: OpIdx| !device.ops.annotation[op.index()] && !device.ops.unfinished[op.index()];
+    op.get().is_some_and(is_op) || is_step(device, op)
 }
 
 #[cfg(test)]
@@ -565,7 +586,7 @@ mod tests {
             drawn(&nesting),
             "a0-5000 b5000-15000 c15000-18000 b18000-20000"
         );
-        assert_eq!(nesting.overlaps, 1);
+        assert_eq!(nesting.overlaps.count(AnomalyKind::HostTimeImpossible), 1);
         assert_eq!(nesting.op_parent, [OpIdx::NONE, OpIdx::NONE, OpIdx(1)]);
     }
 

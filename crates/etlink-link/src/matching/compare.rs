@@ -226,13 +226,25 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     };
     // ops: total, matched, number before the first match, number up to the last match
     let (mut ops, mut matched, mut before, mut until) = (0, 0, None, 0);
+    // ops between matched ones of their thread; since the last one, by thread
+    let mut lost = 0;
+    let mut since: FxHashMap<u32, u64> = FxHashMap::default();
     for node in (0..host.nodes.len()).filter(|&node| is_op(node)) {
+        let thread = host.nodes.tid[node];
         if matching.host_op[node] != OpIdx::NONE {
             matched += 1;
             before = before.or(Some(ops));
             until = ops + 1;
+            lost += since.insert(thread, 0).unwrap_or(0);
+        } else if let Some(since) = since.get_mut(&thread) {
+            *since += 1;
         }
         ops += 1;
+    }
+    // forked processes use the same ids, and order alone shows no loss
+    let by_id = matching.same_id_other_name == 0 && !matching.op_rule.contains(&MatchRule::Order);
+    if by_id && !device.anomalies.is_cut() {
+        report.anomalies.add(AnomalyKind::OpLost, lost, None);
     }
     // The host trace usually covers more than the device trace: ops before the first match and
     // after the last are outside the window.

@@ -5,7 +5,7 @@ use etlink_model::CommIdx;
 use std::collections::BTreeMap;
 
 /// Prefix of the names of profiler steps, before the number.
-pub(super) const PROFILER_STEP: &str = "ProfilerStep#";
+pub(crate) const PROFILER_STEP: &str = "ProfilerStep#";
 
 pub(super) fn number_of(step: &str) -> Option<i64> {
     step.strip_prefix(PROFILER_STEP)?.parse().ok()

@@ -20,6 +20,7 @@ mod separate;
 pub use lengths::StepExclusion;
 pub use separate::SeparateRanges;
 
+use super::stated_steps::PROFILER_STEP;
 use crate::{LinkedTrace, NoLaunch};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{
@@ -224,7 +225,7 @@ impl RankSteps {
         for op in (0..ops.name.len()).filter(|op| ops.annotation[*op]) {
             let name = device.names.get(ops.name[op]);
             // the profiler's own steps take precedence, and iterations only describe their work
-            if name.starts_with(PROFILER) {
+            if name.starts_with(PROFILER_STEP) {
                 return None;
             }
             let op = OpIdx(op as u32);
@@ -254,9 +255,9 @@ impl StepRanges {
         let named = NamedRanges::of_trace(device);
         let inference = named.inference_steps(device);
         // The profiler's own steps are explicitly requested by the user, whatever else exists.
-        if let Some(ranges) = named.numbered.get(PROFILER) {
+        if let Some(ranges) = named.numbered.get(PROFILER_STEP) {
             let works = works_inside(device, ranges, &inference);
-            return StepRanges::ordered(PROFILER, Way::Is, ranges.clone(), works);
+            return StepRanges::ordered(PROFILER_STEP, Way::Is, ranges.clone(), works);
         }
         if !inference.is_empty() {
             let works = inference
@@ -396,7 +397,7 @@ fn unique_name(name: String, seen: &mut BTreeMap<String, u32>) -> String {
 /// Describes the definition of steps, given the name of one; `None` for `ProfilerStep#N`, which is
 /// self-explanatory.
 pub fn step_definition(name: &str) -> Option<String> {
-    if name.starts_with(PROFILER) {
+    if name.starts_with(PROFILER_STEP) {
         return None;
     }
     if name.starts_with(OPTIMIZER_STEP) {
@@ -450,8 +451,6 @@ fn works_inside(device: &DeviceTrace, steps: &[Range], inference: &[Range]) -> V
     let works = steps.iter().map(|step| work(step).unwrap_or_default());
     works.collect()
 }
-
-const PROFILER: &str = "ProfilerStep#";
 
 /// Prefix of the names of steps that optimizers end, before the number.
 pub const OPTIMIZER_STEP: &str = "optimizer step ";

@@ -1,8 +1,9 @@
 //! Removes events that a file contains twice.
 
+use super::launches::{LaunchCalls, LaunchKind};
 use crate::limits::ROUNDING;
 use etlink_model::{Anomaly, AnomalyKind, DeviceTrace, DurationNs, NameId, Names, TimeNs};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
 /// Keeps one of all identical events, and counts the others. O(n).
@@ -31,7 +32,8 @@ pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
         // longer, the second starts later.
         (rows.duration[row] > DurationNs::ZERO).then_some(key)
     };
-    let keep_rows = firsts(&rows.start, &rows.duration, row_key);
+    let mut keep_rows = firsts(&rows.start, &rows.duration, row_key);
+    drop_moved(device, &mut keep_rows);
     let ops = &device.ops;
     let op_key = |op: usize| {
         let is_known = ops.external_id[op] > 0 || ops.rf_id[op].get().is_some();
@@ -56,6 +58,34 @@ pub(super) fn drop_duplicates(device: &mut DeviceTrace) {
     device.retain_calls(&keep_calls);
     device.retain_ops(&keep_ops);
     device.anomalies.add_all(AnomalyKind::EventTwice, found);
+}
+
+/// Leaves out rows that run while an equally long row of the same launch and name runs on their
+/// queue: no kernel or copy runs twice at a time.
+fn drop_moved(device: &DeviceTrace, keep: &mut [bool]) {
+    let rows = &device.rows;
+    let mut last: FxHashMap<_, usize> = FxHashMap::default();
+    let mut moved = vec![];
+    for row in (0..rows.len()).filter(|row| keep[*row]) {
+        let id = rows.correlation[row];
+        let key = (rows.queue[row], rows.name[row], id, rows.graph_node[row]);
+        if id.get().is_some()
+            && let Some(before) = last.insert(key, row)
+            && rows.duration[before] == rows.duration[row]
+            && rows.start[row] < rows.start[before] + rows.duration[before]
+        {
+            moved.push(row);
+        }
+    }
+    if moved.is_empty() {
+        return;
+    }
+    let calls = LaunchCalls::new(device);
+    for row in moved {
+        let call = calls.call_of(rows.correlation[row]);
+        let kind = call.and_then(|call| calls.kind(call));
+        keep[row] = kind.is_none_or(|kind| kind == LaunchKind::Graph);
+    }
 }
 
 /// Returns, per row of a table, true if no identical row precedes it; rows without a key are kept.

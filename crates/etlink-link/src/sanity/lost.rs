@@ -7,12 +7,14 @@
 
 use super::calls::{LostCalls, lost_calls};
 use super::launches::{Launch, LaunchCalls, LaunchKind};
+use super::{row_place, rows_where};
 use crate::device::call_end;
 use crate::limits::{FEW_LOST, LEAST_LOST, LOST_OF_ALL, LOST_PART, MAX_BETWEEN_LOST};
 use etlink_model::{
-    ALL_TIME, Anomaly, AnomalyKind, Correlation, DeviceTrace, RowIdx, RowSanity, TableIdx, TimeNs,
+    ALL_TIME, Anomaly, AnomalyKind, Correlation, DeviceTrace, NameId, RowIdx, RowKind, RowSanity,
+    TableIdx, TimeNs, TrackLabel,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// Rows of a launch.
@@ -62,9 +64,7 @@ pub(super) fn lost_rows(
     let whole: i64 = whole.fold(0, i64::saturating_add);
     stretches.retain(|stretch| {
         let missing = judged[stretch.clone()].iter().map(|rows| rows.missing);
-        let missing: i64 = missing.fold(0, i64::saturating_add);
-        let is_part_of_all = missing >= FEW_LOST && missing.saturating_mul(LOST_OF_ALL) >= whole;
-        missing >= LEAST_LOST || is_part_of_all
+        is_loss(missing.fold(0, i64::saturating_add), whole)
     });
     let lost: Vec<usize> = (0..judged.len())
         .filter(|launch| judged[*launch].is_lost)
@@ -92,6 +92,48 @@ pub(super) fn lost_rows(
     RowSanity {
         unknown: unknown_time(device, &launches, &judged, (&stretches, &silent)),
         ..sanity
+    }
+}
+
+/// True if so many lost events are a loss of the recorder.
+pub(super) fn is_loss(lost: i64, of: i64) -> bool {
+    lost >= LEAST_LOST || lost >= FEW_LOST && lost.saturating_mul(LOST_OF_ALL) >= of
+}
+
+/// Counts kernels without a call that were launched after the first recorded call, if a call is known
+/// of kernels of the same name: some calls are never recorded. O(rows + calls).
+pub(super) fn note_lost_calls(device: &mut DeviceTrace) {
+    let (rows, calls) = (&device.rows, &device.calls);
+    let ids: FxHashSet<Correlation> = calls.correlation.iter().copied().collect();
+    // each process numbers its calls
+    let mut firsts: FxHashMap<TrackLabel, Correlation> = FxHashMap::default();
+    for (thread, id) in calls.thread.iter().zip(&calls.correlation) {
+        if id.get().is_some() {
+            let first = firsts.entry(device.threads[thread.index()].pid);
+            let first = first.or_insert(*id);
+            *first = (*first).min(*id);
+        }
+    }
+    let Some(first) = firsts.into_values().max() else {
+        return;
+    };
+    let is_called = |row: &usize| ids.contains(&rows.correlation[*row]);
+    let called = (0..rows.len()).filter(is_called);
+    let names: FxHashSet<NameId> = called.map(|row| rows.name[row]).collect();
+    let lost = rows_where(rows.len(), |row| {
+        rows.kind[row] == RowKind::Kernel
+            && rows.correlation[row] > first
+            && !is_called(&row)
+            && names.contains(&rows.name[row])
+    });
+    if is_loss(lost.len() as i64, rows.len() as i64) {
+        let found = Anomaly {
+            count: lost.len() as u64,
+            of: rows.len() as u64,
+            first: lost.first().map(|row| row_place(device, *row)),
+            ..Anomaly::default()
+        };
+        device.anomalies.add_all(AnomalyKind::CallLost, found);
     }
 }
 

@@ -16,8 +16,11 @@
 //!   launches without rows, in order; otherwise counted.
 //! - Lost: launching calls without a row. If more than [`LOST_PART`] is missing, time is unknown:
 //!   neither busy nor idle.
+//! - Lost calls: rows without a call, between calls that launched kernels of their names.
 //! - Lost with their calls: ids are missing while ops run that launch work elsewhere. That time is
 //!   unknown.
+//!
+//! Of the host, calls outside the ops that they name, and ops that only their calls name, are counted.
 //!
 //! The launch of a removed row remains, as a launch without a row, so no idle time results. A
 //! truncated row keeps its place in the graph. Rows that overlap by rounding, by programmatic
@@ -34,6 +37,7 @@ mod launches;
 mod lost;
 mod order;
 mod overlong;
+mod owners;
 mod shared;
 mod times;
 
@@ -62,6 +66,11 @@ pub fn judge_rows(device: &mut DeviceTrace) {
     judge.leave_out(device, AnomalyKind::RowTimeImpossible, &misplaced);
     judge.cut_off(device, &calls);
     device.row_sanity = Some(lost::lost_rows(device, &calls, &judge.left_out));
+    // a truncated file is reported as a whole
+    if !device.anomalies.is_cut() {
+        lost::note_lost_calls(device);
+        owners::note_owners(device);
+    }
 }
 
 /// Returns the calls that launch a kernel but have no row, in order. O(calls + rows).

@@ -243,7 +243,11 @@ fn rows_without_a_launch_say_why() {
     ];
     assert_eq!(trace.row_no_launch, want);
     assert_eq!(trace.report.no_launch.len(), 4);
-    assert_eq!(anomalies(&trace), [(AnomalyKind::StartBeforeLaunch, 1)]);
+    let want = [
+        (AnomalyKind::StartBeforeLaunch, 1),
+        (AnomalyKind::CallLost, 2),
+    ];
+    assert_eq!(anomalies(&trace), want);
 }
 
 #[test]

@@ -264,7 +264,9 @@ fn by_order_with_ops_missing_on_either_side() {
             _ => {}
         }
     }
+    assert_eq!(both(&draw).report.anomalies.count(AnomalyKind::OpLost), 2);
     let trace = both(draw.record_ids(RecordIds::Absent));
+    assert_eq!(trace.report.anomalies.count(AnomalyKind::OpLost), 0);
     assert_eq!(matched(&trace, MatchRule::Order), 86);
     assert_eq!(
         (

@@ -195,7 +195,7 @@ fn ranges_that_overlap_without_nesting_are_counted() {
     //    b ------
     let mut draw = TraceBuilder::default();
     let main = draw.thread();
-    draw.op(main, "a", 0, 50_000);
+    draw.annotation(main, "a", 0, 50_000);
     draw.op(main, "b", 20_000, 90_000);
     let trace = alone(&draw);
     assert_eq!(thread(&trace), ["a 0-20", "b 20-90"]);

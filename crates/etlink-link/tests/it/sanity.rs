@@ -505,6 +505,77 @@ proptest! {
     }
 }
 
+#[test]
+fn lost_calls_and_ops_and_impossible_times_of_the_host_are_counted() {
+    fn kept<const EVERY: usize>(events: usize) -> Vec<bool> {
+        (0..events).map(|event| event % EVERY != 5).collect()
+    }
+    type Harm = fn(&mut DeviceTrace);
+    let cases: [(Harm, AnomalyKind, u64); 9] = [
+        (
+            |trace| trace.retain_calls(&kept::<16>(80)),
+            AnomalyKind::CallLost,
+            5,
+        ),
+        // the ops of the calls, and not the steps
+        (
+            |trace| trace.retain_ops(&kept::<16>(82)),
+            AnomalyKind::OpLost,
+            5,
+        ),
+        // a row again, half a microsecond later
+        (
+            |trace| {
+                let mut again = trace.rows.row(30);
+                again.start = again.start.shifted(500);
+                trace.rows.push(again);
+            },
+            AnomalyKind::EventTwice,
+            1,
+        ),
+        // over the begin of the next op
+        (
+            |trace| trace.ops.duration[9] = DurationNs(120 * US),
+            AnomalyKind::HostTimeImpossible,
+            1,
+        ),
+        // a step over the whole next one
+        (
+            |trace| trace.ops.duration[0] = DurationNs(25 * MS),
+            AnomalyKind::HostTimeImpossible,
+            1,
+        ),
+        // and over its begin
+        (
+            |trace| trace.ops.duration[0] = DurationNs(15 * MS),
+            AnomalyKind::HostTimeImpossible,
+            1,
+        ),
+        (
+            |trace| trace.ops.duration[9] = DurationNs::ZERO,
+            AnomalyKind::HostTimeImpossible,
+            1,
+        ),
+        (
+            |trace| trace.ops.start[9] = trace.ops.start[9].shifted(5 * MS),
+            AnomalyKind::HostTimeImpossible,
+            1,
+        ),
+        // also the op that crosses the end of the call
+        (
+            |trace| trace.calls.duration[9] = DurationNs(2 * MS),
+            AnomalyKind::HostTimeImpossible,
+            2,
+        ),
+    ];
+    for (case, (harm, kind, count)) in cases.into_iter().enumerate() {
+        let mut trace = device(&two_steps("cudaLaunchKernel", 40, MS));
+        harm(&mut trace);
+        trace.sort_by_time().expect("short tables");
+        assert_eq!(anomalies(&linked(trace)), [(kind, count)], "{case}");
+    }
+}
+
 /// Draws a step of ops that launch a kernel each, without the calls and rows of some of them. Each call
 /// takes the next id; `skipped` ids are those of calls that the recorder leaves out.
 fn buffer_lost(lost: std::ops::Range<i64>, names: &[&str], skipped: i64) -> LinkedTrace {

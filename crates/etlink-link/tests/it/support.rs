@@ -287,9 +287,12 @@ fn threads_add_up(trace: &LinkedTrace) {
     let mut exclusive = vec![0; trace.device.ops.len()];
     let mut first = vec![0; trace.device.ops.len()];
     // if ranges overlap, the running one may have ended before the last of them
-    let overlaps = anomalies(trace)
-        .iter()
-        .any(|(kind, _)| *kind == AnomalyKind::PartialOverlap);
+    let overlaps = anomalies(trace).iter().any(|(kind, _)| {
+        matches!(
+            kind,
+            AnomalyKind::PartialOverlap | AnomalyKind::HostTimeImpossible
+        )
+    });
     // an edge that clock errors reversed is counted instead
     let dropped = anomalies(trace)
         .iter()

@@ -69,19 +69,10 @@ function TimeBars({ data }: { data: Data }) {
   );
 }
 
-/** A finding with a bar of its gain, and the way to where it shows most; or a remark on the run. */
+/** A finding with a bar of its gain, and the way to where it shows most. */
 function Finding({ finding }: { finding: FindingLink }) {
   const navigation = useNavigation();
-  const { cause, title, evidence, remedy, rank, begin_ns: begin, end_ns: end } = finding;
-  if (cause === "") {
-    return (
-      <li class="of-all">
-        {title.split("\n").map((line) => (
-          <p key={line}>{marked(line)}</p>
-        ))}
-      </li>
-    );
-  }
+  const { title, evidence, remedy, rank, begin_ns: begin, end_ns: end } = finding;
   return (
     <li>
       <p class="title">{marked(title)}</p>
@@ -111,7 +102,7 @@ function Finding({ finding }: { finding: FindingLink }) {
 }
 
 export function Head({ data }: { data: Data }) {
-  // remarks on all findings come first: gains that overlap must not be added
+  // remarks on all findings, such as their gain together
   const remarks = data.findings.filter((finding) => finding.cause === "");
   const causes = data.findings.filter((finding) => finding.cause !== "");
   return (
@@ -131,10 +122,17 @@ export function Head({ data }: { data: Data }) {
         <div class="findings" id="findings">
           <h2>Largest possible gains</h2>
           <ol>
-            {[...remarks, ...causes].map((finding) => (
+            {causes.map((finding) => (
               <Finding key={finding.title} finding={finding} />
             ))}
           </ol>
+          {remarks.flatMap(({ title }) =>
+            title.split("\n").map((line) => (
+              <p class="of-all" key={line}>
+                {marked(line)}
+              </p>
+            )),
+          )}
         </div>
       )}
       {data.diagnostics.length > 0 && (

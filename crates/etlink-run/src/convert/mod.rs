@@ -100,12 +100,11 @@ pub fn convert(
     let (ranks, note) = input_ranks(source, output, options)?;
     let mut input = GraphInput::new(ranks.first().cloned().unwrap_or_default());
     let from = input_format(&mut input, options.from)?;
-    if from == GraphFormat::SimAi {
-        return write_simai_ranks(input, output, options);
-    }
     let named = options.to.or_else(|| GraphFormat::from_name(output));
     let to = match named {
         Some(format) => format,
+        // A folder with a file per rank.
+        None if from == GraphFormat::SimAi => GraphFormat::Chakra,
         None => {
             let what = ": the file name does not show the format";
             let remedy = "use .et, .json, .dot, .graphml, .goal or .parquet, or give --to";
@@ -114,6 +113,10 @@ pub fn convert(
     };
     refuse_formats(&input.path, from, to)?;
     refuse_options(to, options)?;
+    if from == GraphFormat::SimAi && options.attributes.is_some() {
+        let what = ": a workload of SimAI has no attributes that --attrs could leave out";
+        return Err(Failure::about(input.path.display(), what).into());
+    }
     refuse_input(output, ranks.iter())?;
     let mut job = ConvertJob {
         input,
@@ -134,57 +137,13 @@ pub fn convert(
         job.link_again()?;
     }
     match (from, to) {
+        (GraphFormat::SimAi, _) => job.write_simai_ranks()?,
         (_, GraphFormat::Goal) => job.write_goal(&ranks)?,
         (_, to) if to.is_picture() => job.write_picture()?,
         (_, GraphFormat::Parquet) => job.write_tables()?,
         _ => job.write_messages()?,
     }
     Ok(job.report)
-}
-
-/// Writes the ranks of a workload of SimAI into a folder, like a generated run.
-fn write_simai_ranks(
-    mut input: GraphInput,
-    output: &Path,
-    options: &ConvertOptions,
-) -> Result<ConvertReport, RunError> {
-    let path = input.path.clone();
-    let named = options.to.or_else(|| GraphFormat::from_name(output));
-    if named.is_some() || output == Path::new("-") {
-        let what = ": a workload of SimAI becomes a folder with a .et per rank";
-        let failure = Failure::about(path.display(), what);
-        return Err(failure
-            .advise("give a folder, then convert its files")
-            .into());
-    }
-    refuse_options(GraphFormat::SimAi, options)?;
-    let mut text = String::new();
-    let read = input.open()?.read_to_string(&mut text);
-    read.with_path(FileAction::Read, &path)?;
-    let read = read_simai(&text);
-    let (set, stages) = read.map_err(|cause| RunError::unreadable(path.display(), cause))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = if input.is_stdin() { "workload" } else { &*name };
-    let mut run = write_generated(name, &set, output, options.overwrite)?;
-    if stages > 1 {
-        let path = path.display();
-        run.diagnostics.push(diagnostic!(
-            GraphLacks,
-            "{path} has one of {stages} pipeline stages, and no messages between them: so has {}",
-            output.display()
-        ));
-    }
-    Ok(ConvertReport {
-        input: path,
-        from: GraphFormat::SimAi,
-        output: output.to_owned(),
-        to: GraphFormat::Chakra,
-        nodes: run.nodes,
-        ranks: run.ranks,
-        bytes: run.bytes,
-        losses: Losses::default(),
-        diagnostics: run.diagnostics,
-    })
 }
 
 /// Lists the files to read: one, or for GOAL those of all ranks of a run. Also returns a note on
@@ -283,6 +242,9 @@ fn refuse_formats(path: &Path, from: GraphFormat, to: GraphFormat) -> Result<(),
             "GOAL needs all ranks of a run; make their .et files with `etlink merge FOLDER -o OUT`, \
             then convert OUT"
         }
+        (GraphFormat::SimAi, to) if to != GraphFormat::Chakra => {
+            "first convert it to a folder with a .et per rank"
+        }
         (_, GraphFormat::EtPlus) => {
             "a graph of slices has no tree of ops; link the recording with `etlink link --host ET \
             --device KINETO -o x.json`"
@@ -322,6 +284,29 @@ struct ConvertJob<'o> {
 }
 
 impl ConvertJob<'_> {
+    /// Writes the ranks of a workload of SimAI into a folder, like a generated run.
+    fn write_simai_ranks(&mut self) -> Result<(), RunError> {
+        let (path, folder) = (self.input.path.clone(), &self.report.output);
+        let mut text = String::new();
+        let read = self.input.open()?.read_to_string(&mut text);
+        read.with_path(FileAction::Read, &path)?;
+        let read = read_simai(&text);
+        let (set, stages) = read.map_err(|cause| RunError::unreadable(path.display(), cause))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let run = write_generated(&name, &set, folder, self.options.overwrite)?;
+        self.report.diagnostics.extend(run.diagnostics);
+        if stages > 1 {
+            let (path, folder) = (path.display(), folder.display());
+            self.report.diagnostics.push(diagnostic!(
+                GraphLacks,
+                "{path} and {folder} have one of {stages} pipeline stages, and no messages between them"
+            ));
+        }
+        (self.report.nodes, self.report.ranks, self.report.bytes) =
+            (run.nodes, run.ranks, run.bytes);
+        Ok(())
+    }
+
     /// Replaces merged JSON by the `.et` made of it, which is then converted.
     fn link_again(&mut self) -> Result<(), RunError> {
         let content = self.input.open()?;

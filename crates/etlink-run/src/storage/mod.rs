@@ -90,13 +90,18 @@ impl FolderEntry {
     }
 
     /// Returns true for files, for links to a file or to nothing, and for entries that the system
-    /// cannot inspect. Returns false for pipes, which would block a reader.
+    /// cannot inspect. Returns false for pipes and for links to `/proc`, which would block a reader.
     pub fn may_be_file(&self) -> bool {
         if self.object.is_some() || self.is_folder || is_url(&self.path) {
             return self.object.is_some();
         }
         match std::fs::metadata(&self.path) {
-            Ok(data) => data.is_file(),
+            // files of /proc have no length
+            Ok(data) => {
+                let is_of_proc =
+                    || (self.path.canonicalize()).is_ok_and(|at| at.starts_with("/proc"));
+                data.is_file() && (data.len() > 0 || !is_of_proc())
+            }
             // opening it reports the reason
             Err(error) if error.kind() != ErrorKind::NotFound => true,
             // a dangling link is a missing trace; otherwise the entry was removed after listing

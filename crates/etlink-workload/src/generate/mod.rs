@@ -6,12 +6,11 @@
 //! | `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `broadcast` | computes, then takes part in the collective |
 //! | `message` | even ranks send to the next one |
 //! | `ring` | sends to the next rank and receives from the previous one |
-//! | `pipeline` | is a stage: forward for all micro-batches, then backward |
 //! | `transformer` | trains, by data, tensor, context, pipeline and expert parallelism |
 //! | `prefill`, `decode`, `disaggregated` | reads prompts, writes tokens, does one of both |
 //!
-//! The patterns up to `message` are those cases of Chakra's `et_generator` that simulators can run. Its
-//! other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
+//! The patterns up to `message` are those cases of Chakra's `et_generator` that simulators can run.
+//! Its other cases are left out: metadata nodes and barriers stop ASTRA-sim, memory nodes need a memory
 //! model, and its sends and receives name no peer.
 
 mod inference;
@@ -49,14 +48,12 @@ pub enum WorkloadPattern {
     Message,
     /// A message from every rank to the next one.
     Ring,
-    /// A pipeline with one stage per rank; rounds are micro-batches.
-    Pipeline,
     /// A training step of a transformer, or its inference.
     Transformer(Transformer),
 }
 
 /// Sizes of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadSizes {
     /// Number of ranks.
     pub ranks: u32,
@@ -138,19 +135,6 @@ impl<'s> RankWork<'s> {
         }
     }
 
-    /// Adds a collective of a group of several ranks; without a group, nothing.
-    fn collective_among(
-        &mut self,
-        name: &str,
-        kind: CollectiveCommType,
-        bytes: u64,
-        group: Option<u32>,
-    ) {
-        if group.is_some() {
-            self.collective(name, kind, bytes, group);
-        }
-    }
-
     pub(crate) fn send(&mut self, name: &str, to: u32, tag: u32, bytes: u64) {
         self.last = Some(self.send_aside(name, to, tag, bytes));
     }
@@ -197,7 +181,6 @@ impl<'s> RankWork<'s> {
             }
             WorkloadPattern::Message => self.add_messages(),
             WorkloadPattern::Ring => self.add_ring(),
-            WorkloadPattern::Pipeline => self.add_pipeline(),
             // generated for all ranks at once
             WorkloadPattern::Transformer(_) => {}
         }
@@ -225,32 +208,6 @@ impl<'s> RankWork<'s> {
             if ranks > 1 {
                 self.send("COMM_SEND_NODE", (rank + 1) % ranks, round, bytes);
                 self.receive("COMM_RECV_NODE", (rank + ranks - 1) % ranks, round, bytes);
-            }
-        }
-    }
-
-    /// Adds a GPipe schedule: all micro-batches forward, then all backward.
-    fn add_pipeline(&mut self) {
-        let (rank, micros, bytes) = (self.rank, self.sizes.micros, self.sizes.bytes);
-        let next = Some(rank + 1).filter(|next| *next < self.sizes.ranks);
-        let before = rank.checked_sub(1);
-        for batch in 0..self.sizes.rounds {
-            if let Some(before) = before {
-                self.receive("activations", before, 2 * batch, bytes);
-            }
-            self.compute("forward", micros);
-            if let Some(next) = next {
-                self.send("activations", next, 2 * batch, bytes);
-            }
-        }
-        for batch in 0..self.sizes.rounds {
-            if let Some(next) = next {
-                self.receive("gradients", next, 2 * batch + 1, bytes);
-            }
-            // gradients of inputs and of weights: twice the work
-            self.compute("backward", micros.saturating_mul(2));
-            if let Some(before) = before {
-                self.send("gradients", before, 2 * batch + 1, bytes);
             }
         }
     }

@@ -212,7 +212,7 @@ fn stages_pass_activations_and_share_embeddings() {
         tensor: 1,
         expert: 1,
         vocabulary: VOCABULARY,
-        schedule: PipelineSchedule::OneForwardOneBackward,
+        schedule: PipelineSchedule::OneFOneB,
         chunks: 2,
         ..MODEL
     };
@@ -290,7 +290,7 @@ fn makespan(set: &WorkloadSet) -> u64 {
 
 #[test]
 fn steps_take_the_time_of_their_schedules() {
-    use PipelineSchedule::{GPipe, OneForwardOneBackward, ZeroBubble};
+    use PipelineSchedule::{GPipe, OneFOneB, ZeroBubble};
     let layers = 16;
     // 24 h² + 4 s h operations per token, at half of an A100's 312 TFLOP/s, in two halves.
     let operations = 65_536 * (24 * H * H + 4 * 65_536 * H);
@@ -299,11 +299,11 @@ fn steps_take_the_time_of_their_schedules() {
     for (schedule, stages, batches, chunks) in [
         (GPipe, 4, 7, 1),
         (GPipe, 1, 3, 1),
-        (OneForwardOneBackward, 4, 2, 1),
-        (OneForwardOneBackward, 8, 24, 1),
-        (OneForwardOneBackward, 4, 8, 2),
-        (OneForwardOneBackward, 4, 4, 4),
-        (OneForwardOneBackward, 8, 16, 2),
+        (OneFOneB, 4, 2, 1),
+        (OneFOneB, 8, 24, 1),
+        (OneFOneB, 4, 8, 2),
+        (OneFOneB, 4, 4, 4),
+        (OneFOneB, 8, 16, 2),
         (ZeroBubble, 2, 2, 1),
         (ZeroBubble, 4, 9, 1),
         (ZeroBubble, 8, 24, 1),
@@ -427,7 +427,7 @@ fn stages_write_one_token_after_the_other() {
 fn models_that_do_not_fit_are_refused_by_name() {
     let disaggregated = |prefill| ModelWork::Disaggregated { prefill, tokens: 1 };
     let interleaved = Transformer {
-        schedule: PipelineSchedule::OneForwardOneBackward,
+        schedule: PipelineSchedule::OneFOneB,
         chunks: 2,
         ..MODEL
     };
@@ -450,7 +450,7 @@ fn models_that_do_not_fit_are_refused_by_name() {
         (interleaved, "multiple of 2 micro-batches"),
         (gpipe, "--schedule 1f1b"),
         (context, "3 context ranks"),
-        (no_decoder, "16 prefill ranks"),
+        (no_decoder, "--prefill-ranks"),
         (uneven, "4 prompts"),
     ] {
         let rounds = if model == uneven { 4 } else { 3 };

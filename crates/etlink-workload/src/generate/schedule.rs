@@ -16,7 +16,7 @@ pub enum PipelineSchedule {
     #[default]
     GPipe,
     /// One forward, one backward; with several chunks per stage, interleaved.
-    OneForwardOneBackward,
+    OneFOneB,
     /// One forward, one backward, with the gradients of weights in what would be idle time.
     ZeroBubble,
 }
@@ -29,6 +29,17 @@ pub(super) enum Pass {
     Backward,
     InputGradients,
     WeightGradients,
+}
+
+impl Pass {
+    /// Returns the ratio of its work to that of a forward pass.
+    pub(super) fn times(self) -> u128 {
+        if self == Pass::Backward { 2 } else { 1 }
+    }
+
+    pub(super) fn has_weight_gradients(self) -> bool {
+        matches!(self, Pass::Backward | Pass::WeightGradients)
+    }
 }
 
 /// Work of a stage on a micro-batch in one of its chunks of layers.
@@ -57,14 +68,16 @@ impl PipelineSchedule {
             };
             Task { pass, chunk, batch }
         };
-        let ahead = stages - stage - 1;
-        let (ahead, backward) = match self {
-            PipelineSchedule::GPipe => (all, Pass::Backward),
-            PipelineSchedule::OneForwardOneBackward if chunks > 1 => {
-                (2 * ahead + (chunks - 1) * stages, Pass::Backward)
-            }
-            PipelineSchedule::OneForwardOneBackward => (ahead, Pass::Backward),
-            PipelineSchedule::ZeroBubble => (ahead, Pass::InputGradients),
+        let ahead = match self {
+            PipelineSchedule::GPipe => all,
+            _ if chunks > 1 => 2 * (stages - stage - 1) + (chunks - 1) * stages,
+            _ => stages - stage - 1,
+        };
+        let is_split = self == PipelineSchedule::ZeroBubble;
+        let backward = if is_split {
+            Pass::InputGradients
+        } else {
+            Pass::Backward
         };
         let ahead = ahead.min(all);
         let mut tasks: Vec<Task> = (0..ahead).map(|at| task(Pass::Forward, at)).collect();
@@ -74,11 +87,11 @@ impl PipelineSchedule {
             }
             tasks.push(task(backward, at));
             // Stage s has s gradients of weights left for the time in which it would be idle.
-            if self == PipelineSchedule::ZeroBubble && at >= stage {
+            if is_split && at >= stage {
                 tasks.push(task(Pass::WeightGradients, at - stage));
             }
         }
-        if self == PipelineSchedule::ZeroBubble {
+        if is_split {
             let rest = all.saturating_sub(stage)..all;
             tasks.extend(rest.map(|at| task(Pass::WeightGradients, at)));
         }

@@ -10,9 +10,8 @@
 //! tensor ranks, those of weight gradients data ranks; with the suffix `_EP` the ranks that share
 //! experts, with `_DP_EP` those with the same experts. Sizes are those of the whole buffer.
 
-use super::schedule::PipelineSchedule;
-use super::transformer::{ModelWork, RankPlace, Transformer};
-use super::{RankWork, WorkloadSizes};
+use super::WorkloadSizes;
+use super::transformer::{Among, ModelRank, Transformer};
 use crate::set::{GroupNumbers, WorkloadSet};
 use etlink_chakra::proto::CollectiveCommType;
 use etlink_model::Failure;
@@ -25,28 +24,11 @@ pub fn is_simai_workload(head: &[u8]) -> bool {
     head.starts_with(FIRST_WORD.as_bytes())
 }
 
-/// Work of a pass on a layer.
-#[derive(Clone, Copy)]
-struct LayerPass {
-    ns: u64,
-    comm: Option<(CollectiveCommType, Span)>,
-    bytes: u64,
-}
+/// Nanoseconds, collective and bytes of a pass on a layer.
+type LayerPass = (u64, Option<(CollectiveCommType, Among)>, u64);
 
-/// Ranks that a collective spans.
-#[derive(Clone, Copy)]
-enum Span {
-    /// Tensor ranks, of weight gradients data ranks.
-    Own,
-    Experts,
-    SameExperts,
-}
-
-/// Layer with its forward pass, input gradients and weight gradients.
-struct Layer<'t> {
-    name: &'t str,
-    passes: [LayerPass; 3],
-}
+/// Name of a layer, with its forward pass, input gradients and weight gradients.
+type Layer<'t> = (&'t str, [LayerPass; 3]);
 
 /// Returns the graphs of the ranks of one pipeline stage, and the number of stages.
 ///
@@ -71,27 +53,15 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
             "line 1: checkpoints are not 0: layers that are computed twice are not converted",
         ));
     }
-    let Some(all) = number("all_gpus")? else {
-        let old = "line 1: all_gpus is missing, the number of ranks";
-        return Err(
-            Failure::new(old).advise("add `all_gpus: N`, or write the file with a newer AICB")
-        );
-    };
+    let missing = || Failure::new("line 1: all_gpus is missing, the number of ranks");
+    let all = number("all_gpus")?.ok_or_else(missing)?;
     let stages = positive("pp")?;
     let model = Transformer {
         tensor: positive("model_parallel_NPU_group")?,
+        expert: positive("ep")?,
         context: 1,
         pipeline: 1,
-        expert: positive("ep")?,
-        layers: 1,
-        hidden: 1,
-        sequence: 1,
-        vocabulary: 0,
-        norms: false,
-        zero: 0,
-        schedule: PipelineSchedule::GPipe,
-        chunks: 1,
-        work: ModelWork::Training,
+        ..Transformer::default()
     };
     if !all.is_multiple_of(stages) {
         return Err(Failure::new(format!(
@@ -101,24 +71,15 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
     let layers = read_layers(lines)?;
     let pool = model.pool(0, all / stages)?;
     let (mut numbers, mut set) = (GroupNumbers::default(), WorkloadSet::default());
+    let ranks = all / stages;
     let sizes = WorkloadSizes {
-        ranks: all / stages,
-        rounds: 1,
-        bytes: 0,
-        micros: 0,
-        jitter: 0,
-        seed: 0,
+        ranks,
+        ..WorkloadSizes::default()
     };
     for rank in 0..sizes.ranks {
-        let mut work = LayerWork {
-            place: model.place(rank, pool, &mut numbers),
-            model: &model,
-            rank: RankWork::new(rank, &sizes),
-            ns: 0,
-            micros: 0,
-        };
-        work.add(&layers);
-        let graph = work.rank.graph.finish(&[("source", "AICB")]);
+        let mut own = ModelRank::new(model, rank, pool, &sizes, &mut numbers);
+        own.add_layers(&layers);
+        let graph = own.work.graph.finish(&[("source", "AICB")]);
         set.ranks.push(graph);
     }
     set.groups = numbers.into_groups();
@@ -138,28 +99,20 @@ fn read_layers<'t>(
     {
         let faulty = |why: String| Failure::new(format!("line {line}: {why}"));
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [name, _, forward @ .., _] = &words[..] else {
-            return Err(faulty("a layer has 12 words".to_owned()));
+        let number = |at: usize| {
+            let word = words.get(at).copied().unwrap_or_default();
+            let number = word.parse().ok();
+            number.ok_or_else(|| faulty(format!("{word:?} must be a number")))
         };
-        let mut passes = vec![];
-        for of_pass in forward.chunks(3) {
-            let [ns, comm, bytes] = of_pass else {
-                return Err(faulty("a layer has 12 words".to_owned()));
-            };
-            let number = |word: &str| {
-                let number = word.parse().ok();
-                number.ok_or_else(|| faulty(format!("{word:?} must be a number")))
-            };
-            passes.push(LayerPass {
-                ns: number(ns)?,
-                comm: collective(comm)
-                    .ok_or_else(|| faulty(format!("the collective {comm} is unknown")))?,
-                bytes: number(bytes)?,
-            });
+        let mut passes = [(0, None, 0); 3];
+        let owns = [Among::Tensor, Among::Tensor, Among::Replicas];
+        for ((pass, at), own) in passes.iter_mut().zip([2, 5, 8]).zip(owns) {
+            let comm = words.get(at + 1).copied().unwrap_or_default();
+            let known = collective(comm, own);
+            let known = known.ok_or_else(|| faulty(format!("the collective {comm:?} is unknown")));
+            *pass = (number(at)?, known?, number(at + 2)?);
         }
-        let passes = <[LayerPass; 3]>::try_from(passes);
-        let passes = passes.map_err(|_| faulty("a layer has 12 words".to_owned()))?;
-        layers.push(Layer { name, passes });
+        layers.push((words[0], passes));
     }
     if layers.len() < stated {
         let found = layers.len();
@@ -171,85 +124,49 @@ fn read_layers<'t>(
 }
 
 /// Returns the collective of a word, which is `Some(None)` for none; `None` if it is unknown.
-fn collective(word: &str) -> Option<Option<(CollectiveCommType, Span)>> {
-    if word == "NONE" {
-        return Some(None);
-    }
-    let (kind, span) = match (word.strip_suffix("_DP_EP"), word.strip_suffix("_EP")) {
-        (Some(kind), _) => (kind, Span::SameExperts),
-        (None, Some(kind)) => (kind, Span::Experts),
-        (None, None) => (word, Span::Own),
+fn collective(word: &str, own: Among) -> Option<Option<(CollectiveCommType, Among)>> {
+    let (kind, among) = match (word.strip_suffix("_DP_EP"), word.strip_suffix("_EP")) {
+        (Some(kind), _) => (kind, Among::SameExperts),
+        (None, Some(kind)) => (kind, Among::Experts),
+        (None, None) => (word, own),
     };
     let kind = match kind {
+        "NONE" => return Some(None),
         "ALLREDUCE" => CollectiveCommType::AllReduce,
         "ALLGATHER" => CollectiveCommType::AllGather,
         "REDUCESCATTER" => CollectiveCommType::ReduceScatter,
         "ALLTOALL" => CollectiveCommType::AllToAll,
         _ => return None,
     };
-    Some(Some((kind, span)))
+    Some(Some((kind, among)))
 }
 
-/// A rank under construction.
-struct LayerWork<'w> {
-    place: RankPlace,
-    model: &'w Transformer,
-    rank: RankWork<'w>,
-    /// Time of all computations so far.
-    ns: u64,
-    /// Time of all nodes so far: rounding errors do not add up.
-    micros: u64,
-}
-
-impl LayerWork<'_> {
-    fn add(&mut self, layers: &[Layer<'_>]) {
-        let replicas = (self.place.of_replicas, self.place.pool.replicas);
-        let tensor = (self.place.of_tensor, self.model.tensor);
-        for Layer { name, passes } in layers {
-            self.add_pass(&format!("forward {name}"), passes[0], tensor);
+impl ModelRank<'_> {
+    fn add_layers(&mut self, layers: &[Layer<'_>]) {
+        // Time so far: rounding errors do not add up.
+        let mut ns = 0;
+        for (name, [forward, ..]) in layers {
+            self.add_pass(&format!("forward {name}"), *forward, &mut ns);
         }
-        for Layer { name, passes } in layers.iter().rev() {
-            self.add_pass(&format!("input gradients {name}"), passes[1], tensor);
-            let weights = format!("weight gradients {name}");
-            self.compute(&weights, passes[2].ns);
+        for (name, [_, inputs, weights]) in layers.iter().rev() {
+            self.add_pass(&format!("input gradients {name}"), *inputs, &mut ns);
+            let name = format!("weight gradients {name}");
+            self.add_pass(&name, (weights.0, None, 0), &mut ns);
             // Later work does not wait for this collective.
-            let last = self.rank.last;
-            self.communicate(&weights, passes[2], replicas);
-            self.rank.last = last;
+            let last = self.work.last;
+            self.add_pass(&name, (0, weights.1, weights.2), &mut ns);
+            self.work.last = last;
         }
     }
 
-    fn add_pass(&mut self, name: &str, pass: LayerPass, own: (Option<u32>, u32)) {
-        self.compute(name, pass.ns);
-        self.communicate(name, pass, own);
-    }
-
-    fn compute(&mut self, name: &str, ns: u64) {
-        self.ns = self.ns.saturating_add(ns);
-        let micros = self.ns / 1000 - self.micros;
+    fn add_pass(&mut self, name: &str, (take, comm, bytes): LayerPass, ns: &mut u64) {
+        let micros = (*ns % 1000).saturating_add(take) / 1000;
+        *ns = ns.saturating_add(take);
         if micros > 0 {
-            self.rank.compute(name, micros);
+            self.work.compute(name, micros);
         }
-        self.micros += micros;
-    }
-
-    fn communicate(&mut self, name: &str, pass: LayerPass, own: (Option<u32>, u32)) {
-        let Some((kind, span)) = pass.comm else {
-            return;
-        };
-        let (experts, replicas) = (self.model.expert, self.place.pool.replicas);
-        let (group, ranks) = match span {
-            Span::Own => own,
-            Span::Experts => (self.place.of_experts, experts),
-            Span::SameExperts if experts == 1 => (self.place.of_replicas, replicas),
-            Span::SameExperts => (self.place.of_same_experts, replicas / experts),
-        };
-        let bytes = match kind {
-            CollectiveCommType::AllGather => pass.bytes / u64::from(ranks),
-            _ => pass.bytes,
-        };
-        if bytes > 0 {
-            self.rank.collective_among(name, kind, bytes, group);
+        if let Some((kind, among)) = comm {
+            self.communicate(name, kind, bytes, among);
         }
     }
 }
@@ -330,10 +247,10 @@ mod tests {
             (
                 "ALLTOALL_EP",
                 "BROADCAST",
-                "line 5: the collective BROADCAST",
+                "line 5: the collective \"BROADCAST\"",
             ),
             ("1750", "fast", "line 4: \"fast\""),
-            ("\t875\tNONE\t0\t100", "", "line 4: a layer has 12 words"),
+            ("\t875\tNONE\t0\t100", "", "line 4: \"\" must be a number"),
         ] {
             assert!(TEXT.contains(from), "{from}");
             let Err(error) = read_simai(&TEXT.replacen(from, to, 1)) else {

@@ -46,7 +46,6 @@ fn patterns() -> Vec<WorkloadPattern> {
         WorkloadPattern::Chain,
         WorkloadPattern::Message,
         WorkloadPattern::Ring,
-        WorkloadPattern::Pipeline,
         WorkloadPattern::Transformer(MODEL),
     ];
     patterns.extend(kinds.map(WorkloadPattern::Collective));
@@ -192,7 +191,7 @@ fn the_largest_numbers_make_no_overflow() {
     };
     for pattern in [
         WorkloadPattern::Computation,
-        WorkloadPattern::Pipeline,
+        WorkloadPattern::Ring,
         WorkloadPattern::Transformer(Transformer {
             hidden: 1_000_000,
             sequence: 1_000_000,

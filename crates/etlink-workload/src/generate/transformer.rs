@@ -13,7 +13,7 @@
 use super::schedule::PipelineSchedule;
 use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
-use etlink_chakra::proto::CollectiveCommType;
+use etlink_chakra::proto::CollectiveCommType::{self, AllReduce, AllToAll};
 use etlink_model::Failure;
 
 /// Operations of a device per microsecond: half of an A100's bf16 peak in its data sheet.
@@ -30,7 +30,7 @@ const SECOND_HALF_WEIGHTS: u64 = 8;
 pub(super) const NORM_WEIGHTS: u64 = 2;
 
 /// Dimensions of a transformer and its distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transformer {
     /// Ranks that share each layer.
     pub tensor: u32,
@@ -61,9 +61,10 @@ pub struct Transformer {
 }
 
 /// Work of a transformer's ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ModelWork {
     /// A training step; rounds are micro-batches of each data rank.
+    #[default]
     Training,
     /// Reads prompts; rounds are prompts of each replica.
     Prefill,
@@ -89,43 +90,39 @@ pub(super) struct Pool {
     pub(super) replicas: u32,
 }
 
-/// Coordinates of a rank, and its groups; `None` if a group has just one rank.
-pub(super) struct RankPlace {
+/// Ranks that take part in a collective.
+#[derive(Clone, Copy)]
+pub(super) enum Among {
+    Tensor,
+    Context,
+    Replicas,
+    /// Replicas that share the experts of a layer.
+    Experts,
+    /// Replicas that hold the same experts.
+    SameExperts,
+    /// The first and the last stage, which both hold the embeddings.
+    Embeddings,
+}
+
+/// A rank of a model under construction.
+pub(super) struct ModelRank<'s> {
+    pub(super) model: Transformer,
+    pub(super) work: RankWork<'s>,
     pub(super) pool: Pool,
     pub(super) tensor: u32,
     pub(super) replica: u32,
     pub(super) stage: u32,
-    pub(super) of_tensor: Option<u32>,
-    pub(super) of_context: Option<u32>,
-    pub(super) of_replicas: Option<u32>,
-    /// Replicas that share the experts of a layer.
-    pub(super) of_experts: Option<u32>,
-    /// Replicas that hold the same experts.
-    pub(super) of_same_experts: Option<u32>,
-    /// The first and the last stage, which both hold the embeddings.
-    pub(super) of_embeddings: Option<u32>,
-}
-
-/// Half a layer of one pass: microseconds, and bytes of its activations.
-#[derive(Clone, Copy)]
-pub(super) struct HalfLayer {
-    pub(super) micros: u64,
-    pub(super) activations: u64,
+    /// Number and size of each group; `None` if it has just one rank, or no use.
+    groups: [Option<(u32, u32)>; 6],
 }
 
 impl Transformer {
     pub(super) fn generate(&self, sizes: &WorkloadSizes) -> Result<WorkloadSet, Failure> {
         self.check(sizes)?;
         let pools = match self.work {
-            ModelWork::Disaggregated { prefill, .. } if prefill >= sizes.ranks => {
-                let ranks = sizes.ranks;
-                return Err(Failure::new(format!(
-                    "{prefill} prefill ranks leave none of {ranks} ranks to decode; give fewer"
-                )));
-            }
             ModelWork::Disaggregated { prefill, .. } => vec![
                 self.pool(0, prefill)?,
-                self.pool(prefill, sizes.ranks - prefill)?,
+                self.pool(prefill, sizes.ranks.saturating_sub(prefill))?,
             ],
             _ => vec![self.pool(0, sizes.ranks)?],
         };
@@ -144,23 +141,20 @@ impl Transformer {
         for rank in 0..sizes.ranks {
             let pool = pools.iter().rfind(|pool| pool.first <= rank);
             let pool = pool.copied().unwrap_or(pools[0]);
-            let place = self.place(rank, pool, &mut numbers);
-            let mut work = RankWork::new(rank, sizes);
+            let mut own = ModelRank::new(*self, rank, pool, sizes, &mut numbers);
             match self.work {
-                ModelWork::Training => self.train(&mut work, &place),
-                ModelWork::Prefill => self.read_prompts(&mut work, &place, None),
-                ModelWork::Decode { tokens } => {
-                    self.write_tokens(&mut work, &place, sizes.rounds.into(), tokens);
-                }
+                ModelWork::Training => own.train(),
+                ModelWork::Prefill => own.read_prompts(None),
+                ModelWork::Decode { tokens } => own.write_tokens(sizes.rounds.into(), tokens),
                 ModelWork::Disaggregated { prefill, .. } if rank < prefill => {
-                    self.read_prompts(&mut work, &place, Some(pools[1]));
+                    own.read_prompts(pools.get(1).copied());
                 }
                 ModelWork::Disaggregated { tokens, .. } => {
-                    let requests = self.receive_prompts(&mut work, &place, pools[0]);
-                    self.write_tokens(&mut work, &place, requests, tokens);
+                    let requests = own.receive_prompts(pools[0]);
+                    own.write_tokens(requests, tokens);
                 }
             }
-            let graph = work.graph.finish(&[("source", "etlink generate")]);
+            let graph = own.work.graph.finish(&[("source", "etlink generate")]);
             set.ranks.push(graph);
         }
         set.groups = numbers.into_groups();
@@ -173,7 +167,7 @@ impl Transformer {
         let refused = if parts == 0 || layers == 0 || u64::from(layers) % parts != 0 {
             let of = if chunks > 1 { " chunks of all" } else { "" };
             format!("{layers} layers cannot be divided into {parts}{of} stages; give a multiple")
-        } else if chunks > 1 && self.schedule != PipelineSchedule::OneForwardOneBackward {
+        } else if chunks > 1 && self.schedule != PipelineSchedule::OneFOneB {
             "only the schedule 1f1b interleaves chunks; give --schedule 1f1b".to_owned()
         } else if chunks > 1 && (pipeline == 1 || !sizes.rounds.is_multiple_of(pipeline)) {
             format!(
@@ -201,6 +195,10 @@ impl Transformer {
                  ranks; give a multiple of {parts}"
             )));
         }
+        if ranks == 0 {
+            let none = "the prefill ranks leave no rank to decode; give fewer --prefill-ranks";
+            return Err(Failure::new(none));
+        }
         let replicas = ranks / tensor / pipeline;
         for (kind, parts) in [("expert", self.expert), ("context", self.context)] {
             if parts == 0 || !replicas.is_multiple_of(parts) {
@@ -216,46 +214,6 @@ impl Transformer {
     /// Returns the number of a rank.
     pub(super) fn rank_at(&self, pool: Pool, stage: u32, replica: u32, tensor: u32) -> u32 {
         pool.first + (stage * pool.replicas + replica) * self.tensor + tensor
-    }
-
-    pub(super) fn place(&self, rank: u32, pool: Pool, numbers: &mut GroupNumbers) -> RankPlace {
-        let own = rank - pool.first;
-        let tensor = own % self.tensor;
-        let replica = own / self.tensor % pool.replicas;
-        let stage = own / self.tensor / pool.replicas;
-        let mut number = |ranks: Vec<u32>| (ranks.len() > 1).then(|| numbers.number(ranks));
-        let at = |replica: u32| self.rank_at(pool, stage, replica, tensor);
-        let block = |size: u32| (0..size).map(move |place| at(replica / size * size + place));
-        let same_experts = (replica % self.expert..pool.replicas).step_by(self.expert as usize);
-        let is_end = stage == 0 || stage + 1 == self.pipeline;
-        let ends = [0, self.pipeline - 1].map(|end| self.rank_at(pool, end, replica, tensor));
-        let tensor_ranks = (0..self.tensor).map(|at| self.rank_at(pool, stage, replica, at));
-        let is_training = self.work == ModelWork::Training;
-        let has_twins = is_training && self.vocabulary > 0 && is_end && self.pipeline > 1;
-        RankPlace {
-            pool,
-            tensor,
-            replica,
-            stage,
-            of_tensor: number(tensor_ranks.collect()),
-            of_context: number(block(self.context).collect()),
-            of_replicas: if is_training {
-                number((0..pool.replicas).map(at).collect())
-            } else {
-                None
-            },
-            of_experts: number(block(self.expert).collect()),
-            of_same_experts: if is_training && self.expert > 1 {
-                number(same_experts.map(at).collect())
-            } else {
-                None
-            },
-            of_embeddings: if has_twins {
-                number(ends.to_vec())
-            } else {
-                None
-            },
-        }
     }
 
     /// Returns the weights of a layer on a rank: those of all replicas, and those of its experts.
@@ -284,44 +242,119 @@ impl Transformer {
         tokens * (24 * h * h + 4 * s * h)
     }
 
-    /// Returns the operations of the logits of `tokens` tokens.
-    pub(super) fn logit_operations(&self, tokens: u64) -> u128 {
+    /// Returns the microseconds of `times` the work of the logits of `tokens` tokens.
+    pub(super) fn logit_micros(&self, tokens: u64, times: u128) -> u64 {
         let [tokens, h, vocabulary] = [tokens, self.hidden, self.vocabulary].map(u128::from);
-        2 * tokens * h * vocabulary
+        self.micros(times * 2 * tokens * h * vocabulary)
     }
 
-    /// Adds the attention of a layer, without the exchange of keys and values.
-    pub(super) fn add_attention(
-        &self,
-        work: &mut RankWork<'_>,
-        place: &RankPlace,
-        way: &str,
-        half: HalfLayer,
-    ) {
-        work.compute(&format!("{way} attention"), half.micros);
-        add_all_reduce(work, "tensor parallel", half.activations, place.of_tensor);
+    /// Returns the weights of the embeddings on a rank that holds them.
+    pub(super) fn table_weights(&self) -> u64 {
+        self.vocabulary * self.hidden / u64::from(self.tensor)
     }
 
-    /// Adds the second half of a layer: a network, or experts on several ranks.
-    pub(super) fn add_mlp(
-        &self,
-        work: &mut RankWork<'_>,
-        place: &RankPlace,
-        way: &str,
-        half: HalfLayer,
-    ) {
-        let exchange = |work: &mut RankWork<'_>, name: &str| {
-            let kind = CollectiveCommType::AllToAll;
-            work.collective_among(name, kind, half.activations, place.of_experts);
-        };
-        exchange(work, "to experts");
-        work.compute(&format!("{way} mlp"), half.micros);
-        exchange(work, "from experts");
-        add_all_reduce(work, "tensor parallel", half.activations, place.of_tensor);
+    /// Returns the bytes of a sequence's keys and values in a layer of a rank.
+    pub(super) fn cache_bytes(&self) -> u64 {
+        2 * self.sequence * self.hidden / u64::from(self.tensor) * BYTES
     }
 }
 
-/// Adds an all-reduce, unless the group has just one rank.
-pub(super) fn add_all_reduce(work: &mut RankWork<'_>, name: &str, bytes: u64, group: Option<u32>) {
-    work.collective_among(name, CollectiveCommType::AllReduce, bytes, group);
+impl<'s> ModelRank<'s> {
+    /// Creates a rank of a pool, without work.
+    pub(super) fn new(
+        model: Transformer,
+        rank: u32,
+        pool: Pool,
+        sizes: &'s WorkloadSizes,
+        numbers: &mut GroupNumbers,
+    ) -> ModelRank<'s> {
+        let own = rank - pool.first;
+        let tensor = own % model.tensor;
+        let replica = own / model.tensor % pool.replicas;
+        let stage = own / model.tensor / pool.replicas;
+        let at = |replica: u32| model.rank_at(pool, stage, replica, tensor);
+        let block = |size: u32| {
+            (0..size)
+                .map(|place| at(replica / size * size + place))
+                .collect()
+        };
+        let same_experts = (replica % model.expert..pool.replicas).step_by(model.expert as usize);
+        let tensor_ranks = (0..model.tensor).map(|at| model.rank_at(pool, stage, replica, at));
+        let ends = [0, model.pipeline - 1];
+        let trains = model.work == ModelWork::Training;
+        let has_twin =
+            trains && model.vocabulary > 0 && model.pipeline > 1 && ends.contains(&stage);
+        let twins = ends.map(|end| model.rank_at(pool, end, replica, tensor));
+        // In the order of `Among`.
+        let groups: [(bool, Vec<u32>); 6] = [
+            (true, tensor_ranks.collect()),
+            (true, block(model.context)),
+            (trains, block(pool.replicas)),
+            (true, block(model.expert)),
+            (trains, same_experts.map(at).collect()),
+            (has_twin, twins.to_vec()),
+        ];
+        let groups = groups.map(|(is_used, ranks)| {
+            let size = ranks.len() as u32;
+            (is_used && size > 1).then(|| (numbers.number(ranks), size))
+        });
+        ModelRank {
+            model,
+            work: RankWork::new(rank, sizes),
+            pool,
+            tensor,
+            replica,
+            stage,
+            groups,
+        }
+    }
+
+    /// Adds a collective of a buffer of `bytes`, unless its group has just one rank.
+    pub(super) fn communicate(
+        &mut self,
+        name: &str,
+        kind: CollectiveCommType,
+        bytes: u64,
+        among: Among,
+    ) {
+        if let Some((group, ranks)) = self.groups[among as usize]
+            && bytes > 0
+        {
+            let is_gather = kind == CollectiveCommType::AllGather;
+            let shards = if is_gather { ranks } else { 1 };
+            let bytes = bytes.div_ceil(shards.into());
+            self.work.collective(name, kind, bytes, Some(group));
+        }
+    }
+
+    /// Adds a message to chunk `at` of the model, which later work does not wait for.
+    pub(super) fn send(&mut self, name: &str, at: u32, tag: u32, bytes: u64) {
+        self.work
+            .send_aside(name, self.rank_of_chunk(at), tag, bytes);
+    }
+
+    /// Adds a message from chunk `at` of the model.
+    pub(super) fn receive(&mut self, name: &str, at: u32, tag: u32, bytes: u64) {
+        self.work.receive(name, self.rank_of_chunk(at), tag, bytes);
+    }
+
+    fn rank_of_chunk(&self, at: u32) -> u32 {
+        let stage = at % self.model.pipeline;
+        self.model
+            .rank_at(self.pool, stage, self.replica, self.tensor)
+    }
+
+    /// Adds the attention of a layer, without the exchange of keys and values.
+    pub(super) fn add_attention(&mut self, way: &str, micros: u64, activations: u64) {
+        self.work.compute(&format!("{way} attention"), micros);
+        self.communicate("tensor parallel", AllReduce, activations, Among::Tensor);
+    }
+
+    /// Adds the second half of a layer: a network, or experts on several ranks.
+    pub(super) fn add_mlp(&mut self, way: &str, micros: u64, activations: u64) {
+        self.communicate("to experts", AllToAll, activations, Among::Experts);
+        self.work.compute(&format!("{way} mlp"), micros);
+        self.communicate("from experts", AllToAll, activations, Among::Experts);
+        self.communicate("tensor parallel", AllReduce, activations, Among::Tensor);
+    }
 }

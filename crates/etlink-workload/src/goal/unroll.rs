@@ -116,17 +116,17 @@ pub(super) fn exchange_pairs(
     let mut steps = rotations(0, place);
     for step in &mut steps {
         for (messages, bytes) in [(&mut step.sends, sent), (&mut step.receives, received)] {
-            for (peer, of_message) in messages.iter_mut() {
-                *of_message = bytes.get(*peer as usize).copied().unwrap_or(0);
-            }
+            messages
+                .iter_mut()
+                .for_each(|of| of.1 = bytes[of.0 as usize]);
             messages.retain(|(_, bytes)| *bytes > 0);
         }
     }
-    if algorithm == CollectiveAlgorithm::Pairwise {
-        steps = at_once(steps);
-    }
     steps.retain(|step| !step.is_empty());
-    steps
+    match algorithm {
+        CollectiveAlgorithm::Pairwise => at_once(steps),
+        _ => steps,
+    }
 }
 
 fn all_reduce(

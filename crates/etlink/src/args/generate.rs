@@ -30,7 +30,7 @@ pub struct GenerateArgs {
     /// Pattern of each rank's work, such as ring; `--help` lists all patterns
     ///
     /// Only computation: `comp`, `comps`, `chain`. Collectives: `all-reduce`, `all-gather`,
-    /// `reduce-scatter`, `all-to-all`, `broadcast`. Messages: `message`, `ring`, `pipeline`. A
+    /// `reduce-scatter`, `all-to-all`, `broadcast`. Messages: `message`, `ring`. A
     /// model: `transformer` trains a step, `prefill` reads prompts, `decode` writes tokens,
     /// `disaggregated` does both on ranks of their own.
     #[arg(value_enum, hide_possible_values = true)]
@@ -119,8 +119,13 @@ pub struct ModelArgs {
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u32).range(0..=3))]
     pub zero: Option<u32>,
     /// Training: order of micro-batches: gpipe, 1f1b, zero-bubble [default: gpipe]
-    #[arg(long, value_name = "ORDER", value_enum, hide_possible_values = true)]
-    pub schedule: Option<ScheduleName>,
+    #[arg(
+        long,
+        value_parser = one_of(names::SCHEDULES),
+        value_name = "ORDER",
+        hide_possible_values = true
+    )]
+    pub schedule: Option<PipelineSchedule>,
     /// Training: chunks of layers per stage, which 1f1b interleaves [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub chunks: Option<u32>,
@@ -130,18 +135,6 @@ pub struct ModelArgs {
     /// `disaggregated`: ranks that read prompts [default: half]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub prefill_ranks: Option<u32>,
-}
-
-/// Names of schedules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ScheduleName {
-    /// All micro-batches forward, then all backward
-    Gpipe,
-    /// One forward, one backward
-    #[value(name = "1f1b")]
-    OneForwardOneBackward,
-    /// Gradients of weights fill idle time
-    ZeroBubble,
 }
 
 /// Names of patterns.
@@ -167,8 +160,6 @@ pub enum PatternName {
     Message,
     /// Each rank sends to the next one
     Ring,
-    /// Each rank is a pipeline stage
-    Pipeline,
     /// A training step
     Transformer,
     /// Prompts are read
@@ -237,7 +228,6 @@ impl GenerateArgs {
             PatternName::Broadcast => WorkloadPattern::Collective(Kind::Broadcast),
             PatternName::Message => WorkloadPattern::Message,
             PatternName::Ring => WorkloadPattern::Ring,
-            PatternName::Pipeline => WorkloadPattern::Pipeline,
             PatternName::Transformer => self.transformer(ModelWork::Training),
             PatternName::Prefill => self.transformer(ModelWork::Prefill),
             PatternName::Decode => self.transformer(ModelWork::Decode {
@@ -263,13 +253,7 @@ impl GenerateArgs {
             vocabulary: model.vocabulary.unwrap_or(0),
             norms: model.norms,
             zero: model.zero.unwrap_or(0),
-            schedule: match model.schedule {
-                None | Some(ScheduleName::Gpipe) => PipelineSchedule::GPipe,
-                Some(ScheduleName::OneForwardOneBackward) => {
-                    PipelineSchedule::OneForwardOneBackward
-                }
-                Some(ScheduleName::ZeroBubble) => PipelineSchedule::ZeroBubble,
-            },
+            schedule: model.schedule.unwrap_or_default(),
             chunks: model.chunks.unwrap_or(1),
             work,
         })

@@ -8,6 +8,7 @@ use etlink_link::TensorEdges;
 use etlink_run::convert::GraphFormat;
 use etlink_run::output::{OutputFormat, Packing};
 use etlink_torch::OwnProfiler;
+use etlink_workload::generate::PipelineSchedule;
 use etlink_workload::goal::CollectiveAlgorithm;
 
 /// Values with their names and help.
@@ -94,6 +95,13 @@ pub const GRAPH_FORMATS: Names<GraphFormat> = &[
         "Schedules of LogGOPSim and ATLAHS",
         GraphFormat::Goal,
     ),
+];
+
+/// Orders of the micro-batches of a pipeline.
+pub const SCHEDULES: Names<PipelineSchedule> = &[
+    ("gpipe", "All forward first", PipelineSchedule::GPipe),
+    ("1f1b", "Forward and back", PipelineSchedule::OneFOneB),
+    ("zero-bubble", "No idle time", PipelineSchedule::ZeroBubble),
 ];
 
 /// Algorithms that turn collectives into messages.

@@ -6,7 +6,8 @@ use crate::args::GenerateArgs;
 use crate::envelope::{JsonReport, print_json_report};
 use crate::written_files::describe_workload;
 use anyhow::{Result, bail};
-use etlink_run::workloads::{WorkloadReport, generate_run};
+use etlink_run::workloads::{WorkloadReport, write_generated};
+use etlink_workload::generate::generate;
 use serde::Serialize;
 
 /// Report of the generated run.
@@ -25,9 +26,9 @@ pub fn run(args: &GenerateArgs) -> Result<Outcome> {
             args.name()
         );
     }
-    let (pattern, sizes) = (args.workload(), args.sizes());
+    let set = generate(&args.workload(), &args.sizes())?;
     let overwrite = args.overwrite.overwrite;
-    let report = generate_run(&args.name(), &pattern, &sizes, &args.output, overwrite)?;
+    let report = write_generated(&args.name(), &set, &args.output, overwrite)?;
     if args.print.json {
         print_json_report(&GeneratedRun(report))?;
     } else {

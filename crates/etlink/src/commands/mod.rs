@@ -157,10 +157,11 @@ fn print_report(text: &str) -> Result<()> {
     print_text(&fold_lines(text))
 }
 
-/// Formats the failure of a rank. Line ends in file names are escaped, or they would look like more
-/// ranks.
-fn failed_line(name: &str, message: &str) -> String {
-    format!("failed: {}: {}\n", plain(name), plain(message))
+/// Prints the failure of a rank on standard error. Line ends in file names are escaped, or they would
+/// look like more ranks.
+fn print_failed(name: &str, message: &str) {
+    let (name, message) = (plain(name), plain(message));
+    notes::print_on_stderr(&format!("failed: {name}: {message}\n"));
 }
 
 /// Prints a text. Control characters in names of traces and files are escaped, because a terminal
@@ -185,14 +186,12 @@ fn print_prepared(shard: &PreparedShard, json: bool) -> Result<Outcome> {
     if json {
         print_json_report(shard)?;
     } else {
-        let mut text = String::new();
         for failed in &shard.failed {
-            text += &failed_line(&failed.name, &failed.message);
+            print_failed(&failed.name, &failed.message);
         }
         let failed = shard.failed.len();
         let done = count((shard.ranks - failed) as u64, "rank");
-        text += &format!("{done} prepared, {failed} failed\n");
-        print_report(&text)?;
+        print_report(&format!("{done} prepared, {failed} failed\n"))?;
     }
     Ok(Outcome::done_if(shard.failed.is_empty()))
 }

@@ -218,14 +218,19 @@ impl Change {
         let own_name = own_name.filter(|name| !name.is_empty());
         let own_name = own_name.ok_or("it does not name its device")?;
         let own = DevicePeaks::find(own_name, None).ok_or_else(|| unknown_device(own_name))?;
-        let memory = own.gb_per_s.zip(other.gb_per_s);
-        let (own_memory, other_memory) =
-            memory.ok_or("the memory bandwidth of one of the devices is unknown")?;
+        let memory = |peaks: &DevicePeaks, name: &str| {
+            let unknown = || {
+                format!(
+                    "{name} is a name of devices with different memories: their bandwidth is not known"
+                )
+            };
+            peaks.gb_per_s.ok_or_else(unknown)
+        };
         Ok(Change {
+            own_memory: memory(&own, own_name)?,
+            other_memory: memory(&other, name)?,
             own,
             other,
-            own_memory,
-            other_memory,
         })
     }
 

@@ -1,6 +1,6 @@
 //! The report of a merge as text.
 
-use crate::commands::failed_line;
+use crate::commands::print_failed;
 use crate::notes;
 use crate::serial_host::serial_host_note;
 use crate::table::{FactRows, count, cut, enum_name, mb};
@@ -65,10 +65,9 @@ pub(super) fn print_run_notes(joined: &[MergedRun]) {
     notes::print_of_runs(of_runs.map(|run| (&run.run[..], run.diagnostics.clone())));
 }
 
-/// Prints notes on ranks, and returns the summary: a line per rank, common figures, and failures.
+/// Prints notes on ranks and failures, and returns the summary: a line per rank, and common figures.
 pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> String {
     let mut rows = FactRows::default();
-    let mut errors = String::new();
     let mut of_ranks: Vec<Diagnostic> = vec![];
     for rank in ranks {
         let name = rank.name();
@@ -83,8 +82,8 @@ pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> Strin
                 of_ranks.extend(said.map(|one| rank.subject_of(one)));
             }
             (None, error) => {
-                // a result, not a note: -q must not hide that a rank is missing
-                errors += &failed_line(&name, error.as_deref().unwrap_or(""));
+                // no note: -q must not hide that a rank is missing
+                print_failed(&name, error.as_deref().unwrap_or(""));
             }
         }
     }
@@ -112,10 +111,8 @@ pub(super) fn merge_summary(ranks: &[MergedRank], joined: &[MergedRun]) -> Strin
         .iter()
         .map(|joined| common_rows(joined, ranks))
         .collect();
-    // failures come last: the end of a long list stays on the screen
     rows.to_string()
         + &common
-        + &errors
         + &format!(
             "{} linked{refusals}{apart}, {failed} failed\n",
             ranks.len() - failed - refused - not_joined

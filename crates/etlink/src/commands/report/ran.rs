@@ -8,7 +8,7 @@ use etlink_analysis::{KernelRules, Options, RankAnalysis, analyze};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read;
 use etlink_link::LinkedTrace;
-use etlink_model::{Diagnostic, Failure, Severity, diagnostic};
+use etlink_model::{Diagnostic, DiagnosticCode, Failure, Severity, diagnostic};
 use etlink_replay::{
     LabelSource, PathReport, PathStepReport, ReplayGraph, ReplayRun, ReplaySettings,
 };
@@ -117,12 +117,17 @@ impl Ran {
         }
     }
 
-    /// Returns the damage of the traces, or of the written graph.
+    /// Returns the damage of the traces, or of the written graph, and what recording changed.
     pub(super) fn damage(&self) -> Vec<Diagnostic> {
         match &self.of {
             RanSource::Traces(trace) => {
-                let damage = trace.report.anomalies.diagnostics(Severity::Damage);
-                damage.collect()
+                let report = &trace.report;
+                let damage = report.anomalies.diagnostics(Severity::Damage);
+                let of_all = report.diagnostics.iter().filter(|said| {
+                    said.severity == Severity::Damage
+                        || said.code == DiagnosticCode::RecordingOverhead
+                });
+                damage.chain(of_all.cloned()).collect()
             }
             RanSource::Written { file, .. } => {
                 let damage = file.damage().into_iter();

@@ -260,13 +260,14 @@ fn busy_sentence(one: &Analyzed) -> String {
     out
 }
 
-/// Names the least and the most busy devices of several; empty for a single device.
+/// Names the devices of several that compute and copy the least and the most; empty for a single
+/// device. Communication waits for other ranks, and keeps the ones that wait busy.
 fn extreme_devices(one: &Analyzed) -> String {
     let devices = of_ranks(one, |rank| &rank.utilization).filter(|(_, one)| one.whole_ns() > 0);
-    let busy = devices.map(|(rank, one)| (one.busy_ns as f64 / one.whole_ns() as f64, rank));
-    let mut busy: Vec<(f64, &str)> = busy.collect();
-    busy.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let ([(least, first), ..], [.., (most, last)]) = (&busy[..], &busy[..]) else {
+    let share = |one: &Utilization| one.compute_or_copy_ns() as f64 / one.whole_ns() as f64;
+    let mut work: Vec<(f64, &str)> = devices.map(|(rank, one)| (share(one), rank)).collect();
+    work.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ([(least, first), ..], [.., (most, last)]) = (&work[..], &work[..]) else {
         return String::new();
     };
     if first == last {
@@ -274,7 +275,7 @@ fn extreme_devices(one: &Analyzed) -> String {
     }
     let (first, last) = (table::rank(first), table::rank(last));
     let (least, most) = (percent(*least, 1), percent(*most, 1));
-    format!("; least busy: {first} ({least}), most: {last} ({most})")
+    format!("; least computation and copies: {first} ({least}), most: {last} ({most})")
 }
 
 /// Smallest share of the steps' time, summed over all ops, at which an op is named.
