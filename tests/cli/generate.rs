@@ -64,6 +64,20 @@ fn a_run_of_one_rank_is_scaled() {
 }
 
 #[test]
+fn a_configuration_that_no_rank_would_finish_with_is_named() {
+    let tool = Tool::new();
+    tool.run("generate ring --ranks 2 -o run").exits(0);
+    tool.run("check run").exits(0).lacks("track-local-mem");
+    let system = String::from_utf8(tool.read("run/system.json")).expect("is text");
+    let tracks = system.replace("\"track-local-mem\": 0", "\"track-local-mem\": 1");
+    assert_ne!(tracks, system);
+    tool.file("run/system.json", tracks);
+    tool.run("check run")
+        .exits(0)
+        .notes("sets track-local-mem, which needs `inputs` and `outputs`");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_files() {
     let tool = Tool::new();
     let make = |seed: u32, folder: &str| {

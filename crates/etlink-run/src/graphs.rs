@@ -210,6 +210,24 @@ pub fn groups_beside(prefix: &Path) -> Result<Option<GroupList>, RunError> {
     Ok(Some(groups))
 }
 
+/// Returns a note if the `system.json` next to files of this prefix turns on a tracker whose
+/// attributes etlink does not write.
+pub fn tracker_note(prefix: &Path) -> Option<Diagnostic> {
+    let path = prefix.with_file_name(astra::file::SYSTEM);
+    let text = storage::read(&path).ok()?;
+    let system: serde_json::Value = etlink_json::from_slice(&text).ok()?;
+    if system.get("track-local-mem")?.as_u64()? == 0 {
+        return None;
+    }
+    let needed = diagnostic!(
+        GraphLacks,
+        "{} sets track-local-mem, which needs `inputs` and `outputs` attributes in every node; etlink \
+         writes none, and no rank would finish",
+        path.display()
+    );
+    Some(needed.advise("set it to 0"))
+}
+
 /// Returns the groups of a written graph's run; empty if no list is next to it.
 ///
 /// # Errors

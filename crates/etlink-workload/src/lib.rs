@@ -3,6 +3,7 @@
 //! ```text
 //! graphs of all ranks ──> goal::write_goal ───────> GOAL, for LogGOPSim and ATLAHS
 //! a few numbers ────────> generate ───────────────> graphs of all ranks
+//! workload of SimAI ────> generate::simai ────────> graphs of a pipeline stage's ranks
 //! graphs of N ranks ────> scale ──────────────────> graphs of M ranks
 //! ```
 //! All functions are pure: texts and messages in, texts and messages out.

@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(crate::generate::tests::findings(&set), []);
     }
 
-    /// Of two tensor times four data ranks, the first two data ranks stay.
+    /// Two tensor ranks times the first two of four data ranks stay.
     #[test]
     fn fewer_ranks_are_the_first_ones_if_the_others_are_data_parallel() {
         let model = Transformer {

@@ -30,7 +30,7 @@ pub use transformer::{ModelWork, Transformer};
 use crate::builder::{Message, NodeId, WorkloadBuilder};
 use crate::set::WorkloadSet;
 use etlink_chakra::example_broadcast_micros;
-use etlink_chakra::proto::CollectiveCommType;
+use etlink_chakra::proto::CollectiveCommType as Kind;
 use etlink_model::Failure;
 
 /// Pattern of work per rank.
@@ -43,7 +43,7 @@ pub enum WorkloadPattern {
     /// Two computations, one after the other.
     Chain,
     /// A computation and a collective of all ranks, once per round.
-    Collective(CollectiveCommType),
+    Collective(Kind),
     /// A message from each even rank to the next one.
     Message,
     /// A message from every rank to the next one.
@@ -115,22 +115,14 @@ impl<'s> RankWork<'s> {
         let more = self.chance.u64(0..=u64::from(self.sizes.jitter));
         let longer = u128::from(micros) * u128::from(more) / 100;
         let micros = micros.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
-        let node = self
-            .graph
-            .add_computation(name, micros, self.last.as_slice());
-        self.last = Some(node);
+        let deps = self.last.as_slice();
+        self.last = Some(self.graph.add_computation(name, micros, deps));
     }
 
-    pub(crate) fn collective(
-        &mut self,
-        name: &str,
-        kind: CollectiveCommType,
-        bytes: u64,
-        group: Option<u32>,
-    ) {
+    pub(crate) fn collective(&mut self, name: &str, kind: Kind, bytes: u64, group: Option<u32>) {
         let deps = self.last.as_slice();
         self.last = Some(self.graph.add_collective(name, kind, bytes, group, deps));
-        if kind == CollectiveCommType::Broadcast {
+        if kind == Kind::Broadcast {
             self.graph.set_duration(example_broadcast_micros(bytes));
         }
     }

@@ -39,7 +39,7 @@ fn communications(set: &WorkloadSet, rank: usize) -> BTreeMap<Sort, u64> {
                     panic!("{} has no group", node.name);
                 };
                 let kind = number(node, "comm_type") as i32;
-                let kind = CollectiveCommType::try_from(kind).expect("a type");
+                let kind = Kind::try_from(kind).expect("a type");
                 let group: u32 = group.parse().expect("a number");
                 (kind.as_str_name(), set.groups[&group].clone())
             }

@@ -13,7 +13,7 @@
 use super::WorkloadSizes;
 use super::transformer::{Among, ModelRank, Transformer};
 use crate::set::{GroupNumbers, WorkloadSet};
-use etlink_chakra::proto::CollectiveCommType;
+use etlink_chakra::proto::CollectiveCommType as Kind;
 use etlink_model::Failure;
 
 /// First word of a workload.
@@ -25,7 +25,7 @@ pub fn is_simai_workload(head: &[u8]) -> bool {
 }
 
 /// Nanoseconds, collective and bytes of a pass on a layer.
-type LayerPass = (u64, Option<(CollectiveCommType, Among)>, u64);
+type LayerPass = (u64, Option<(Kind, Among)>, u64);
 
 /// Name of a layer, with its forward pass, input gradients and weight gradients.
 type Layer<'t> = (&'t str, [LayerPass; 3]);
@@ -71,16 +71,14 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
     let layers = read_layers(lines)?;
     let pool = model.pool(0, all / stages)?;
     let (mut numbers, mut set) = (GroupNumbers::default(), WorkloadSet::default());
-    let ranks = all / stages;
     let sizes = WorkloadSizes {
-        ranks,
+        ranks: all / stages,
         ..WorkloadSizes::default()
     };
     for rank in 0..sizes.ranks {
         let mut own = ModelRank::new(model, rank, pool, &sizes, &mut numbers);
         own.add_layers(&layers);
-        let graph = own.work.graph.finish(&[("source", "AICB")]);
-        set.ranks.push(graph);
+        set.ranks.push(own.work.graph.finish(&[("source", "AICB")]));
     }
     set.groups = numbers.into_groups();
     Ok((set, stages))
@@ -90,13 +88,11 @@ fn read_layers<'t>(
     mut lines: impl Iterator<Item = (u64, &'t str)>,
 ) -> Result<Vec<Layer<'t>>, Failure> {
     let stated = lines.next().and_then(|(_, line)| line.trim().parse().ok());
-    let stated: usize =
-        stated.ok_or_else(|| Failure::new("line 2 must be the number of layers"))?;
+    let none = || Failure::new("line 2 must be the number of layers");
+    let stated: usize = stated.ok_or_else(none)?;
     let mut layers = vec![];
-    for (line, text) in lines
-        .filter(|(_, text)| !text.trim().is_empty())
-        .take(stated)
-    {
+    let rows = lines.filter(|(_, text)| !text.trim().is_empty());
+    for (line, text) in rows.take(stated) {
         let faulty = |why: String| Failure::new(format!("line {line}: {why}"));
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |at: usize| {
@@ -124,7 +120,7 @@ fn read_layers<'t>(
 }
 
 /// Returns the collective of a word, which is `Some(None)` for none; `None` if it is unknown.
-fn collective(word: &str, own: Among) -> Option<Option<(CollectiveCommType, Among)>> {
+fn collective(word: &str, own: Among) -> Option<Option<(Kind, Among)>> {
     let (kind, among) = match (word.strip_suffix("_DP_EP"), word.strip_suffix("_EP")) {
         (Some(kind), _) => (kind, Among::SameExperts),
         (None, Some(kind)) => (kind, Among::Experts),
@@ -132,10 +128,10 @@ fn collective(word: &str, own: Among) -> Option<Option<(CollectiveCommType, Amon
     };
     let kind = match kind {
         "NONE" => return Some(None),
-        "ALLREDUCE" => CollectiveCommType::AllReduce,
-        "ALLGATHER" => CollectiveCommType::AllGather,
-        "REDUCESCATTER" => CollectiveCommType::ReduceScatter,
-        "ALLTOALL" => CollectiveCommType::AllToAll,
+        "ALLREDUCE" => Kind::AllReduce,
+        "ALLGATHER" => Kind::AllGather,
+        "REDUCESCATTER" => Kind::ReduceScatter,
+        "ALLTOALL" => Kind::AllToAll,
         _ => return None,
     };
     Some(Some((kind, among)))

@@ -34,11 +34,11 @@ pub(crate) const MODEL: Transformer = Transformer {
 
 fn patterns() -> Vec<WorkloadPattern> {
     let kinds = [
-        CollectiveCommType::AllReduce,
-        CollectiveCommType::AllGather,
-        CollectiveCommType::ReduceScatter,
-        CollectiveCommType::AllToAll,
-        CollectiveCommType::Broadcast,
+        Kind::AllReduce,
+        Kind::AllGather,
+        Kind::ReduceScatter,
+        Kind::AllToAll,
+        Kind::Broadcast,
     ];
     let mut patterns = vec![
         WorkloadPattern::Computation,
@@ -132,7 +132,7 @@ fn a_transformer_has_the_groups_of_its_parts() {
 
 #[test]
 fn a_broadcast_takes_longer_the_more_bytes_it_has() {
-    let pattern = WorkloadPattern::Collective(CollectiveCommType::Broadcast);
+    let pattern = WorkloadPattern::Collective(Kind::Broadcast);
     let micros = |bytes| {
         let set = generate(&pattern, &WorkloadSizes { bytes, ..SIZES }).expect("fits");
         set.ranks[0].nodes[1].duration_micros

@@ -13,7 +13,7 @@
 use super::schedule::PipelineSchedule;
 use super::{RankWork, WorkloadSizes};
 use crate::set::{GroupNumbers, WorkloadSet};
-use etlink_chakra::proto::CollectiveCommType::{self, AllReduce, AllToAll};
+use etlink_chakra::proto::CollectiveCommType::{self as Kind, AllReduce, AllToAll};
 use etlink_model::Failure;
 
 /// Operations of a device per microsecond: half of an A100's bf16 peak in its data sheet.
@@ -154,8 +154,8 @@ impl Transformer {
                     own.write_tokens(requests, tokens);
                 }
             }
-            let graph = own.work.graph.finish(&[("source", "etlink generate")]);
-            set.ranks.push(graph);
+            set.ranks
+                .push(own.work.graph.finish(&[("source", "etlink generate")]));
         }
         set.groups = numbers.into_groups();
         Ok(set)
@@ -185,9 +185,7 @@ impl Transformer {
 
     /// Returns the ranks from `first` as replicas of the model.
     pub(super) fn pool(&self, first: u32, ranks: u32) -> Result<Pool, Failure> {
-        let Transformer {
-            tensor, pipeline, ..
-        } = *self;
+        let (tensor, pipeline) = (self.tensor, self.pipeline);
         let parts = u64::from(tensor) * u64::from(pipeline);
         if parts == 0 || !u64::from(ranks).is_multiple_of(parts) {
             return Err(Failure::new(format!(
@@ -273,11 +271,7 @@ impl<'s> ModelRank<'s> {
         let replica = own / model.tensor % pool.replicas;
         let stage = own / model.tensor / pool.replicas;
         let at = |replica: u32| model.rank_at(pool, stage, replica, tensor);
-        let block = |size: u32| {
-            (0..size)
-                .map(|place| at(replica / size * size + place))
-                .collect()
-        };
+        let block = |n: u32| Vec::from_iter((0..n).map(|place| at(replica / n * n + place)));
         let same_experts = (replica % model.expert..pool.replicas).step_by(model.expert as usize);
         let tensor_ranks = (0..model.tensor).map(|at| model.rank_at(pool, stage, replica, at));
         let ends = [0, model.pipeline - 1];
@@ -310,18 +304,11 @@ impl<'s> ModelRank<'s> {
     }
 
     /// Adds a collective of a buffer of `bytes`, unless its group has just one rank.
-    pub(super) fn communicate(
-        &mut self,
-        name: &str,
-        kind: CollectiveCommType,
-        bytes: u64,
-        among: Among,
-    ) {
+    pub(super) fn communicate(&mut self, name: &str, kind: Kind, bytes: u64, among: Among) {
         if let Some((group, ranks)) = self.groups[among as usize]
             && bytes > 0
         {
-            let is_gather = kind == CollectiveCommType::AllGather;
-            let shards = if is_gather { ranks } else { 1 };
+            let shards = if kind == Kind::AllGather { ranks } else { 1 };
             let bytes = bytes.div_ceil(shards.into());
             self.work.collective(name, kind, bytes, Some(group));
         }

@@ -16,7 +16,7 @@ use etlink_chakra::read;
 use etlink_chakra::read::{FileKind, GraphSummary};
 use etlink_model::{counted_text, diagnostic};
 use etlink_run::discover::{unreadable_file, unreadable_paths};
-use etlink_run::graphs::{groups_beside, prefix_and_rank, written_files};
+use etlink_run::graphs::{groups_beside, prefix_and_rank, tracker_note, written_files};
 use etlink_run::input;
 use etlink_run::is_folder;
 use etlink_run::memory::{MemoryBudget, RankMemory};
@@ -284,6 +284,7 @@ fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
         Ok(groups) => (groups, None),
         Err(error) => (None, Some(Finding::unreadable(error_chain(&error)))),
     };
+    notes::print(&tracker_note(prefix));
     let mut findings: Vec<Finding> = unreadable.into_iter().collect();
     let is_unreadable = !findings.is_empty();
     findings.extend(check_ranks(&set, groups.as_ref()));
