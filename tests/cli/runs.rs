@@ -88,7 +88,7 @@ fn a_view_that_etlink_wrote_is_no_recording() {
     assert!(notes.contains("rank2.trace.json"), "{notes}");
     tool.run("link --device in/rank2.trace.json")
         .exits(2)
-        .complains(&["rank2.trace.json", "timeline", "not a recording"]);
+        .complains(&["rank2.trace.json", "timeline for Perfetto"]);
 }
 
 #[test]

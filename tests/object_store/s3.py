@@ -67,9 +67,9 @@ class Store:
         }
 
     @contextmanager
-    def behind(self, judge: Callable[[int, str, str], bool]):
+    def behind(self, judge: Callable[[int, str, str], bool], refusal: int = 503):
         """A server that hands requests on which `judge(number, method, path)` allows, and answers
-        503 to the others. Gives its port."""
+        `refusal` to the others. Gives its port."""
         store, lock, count = self, threading.Lock(), 0
 
         class Handler(BaseHTTPRequestHandler):
@@ -84,7 +84,7 @@ class Store:
                     count += 1
                     number = count
                 if not judge(number, self.command, self.path):
-                    return self.answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+                    return self.answer(refusal, {}, b"<Error><Code>SlowDown</Code></Error>")
                 inner = http.client.HTTPConnection(store.host, store.port)
                 inner.request(self.command, self.path, body, dict(self.headers))
                 answer = inner.getresponse()

@@ -71,6 +71,15 @@ def on_disk(tmp_path_factory) -> dict[str, dict[str, bytes]]:
     return merged
 
 
+def test_credentials_that_expire_are_said(etlink, store):
+    """Whichever request is the first that the store refuses."""
+    for granted in range(7):
+        with store.behind(lambda number, *_: number <= granted, refusal=403) as port:
+            said = etlink("ranks", f"s3://{BUCKET}/small", code=2, settings=store.environment(port))
+        assert "denied" in said or "403" in said, (granted, said)
+        assert "is not a folder" not in said
+
+
 @pytest.mark.parametrize("traces", ["small", "large"])
 def test_merge_from_a_store_to_a_store_is_as_on_disk(etlink, store, on_disk, tmp_path, traces):
     source, output = f"s3://{BUCKET}/{traces}", f"s3://{BUCKET}/merged-{traces}/"

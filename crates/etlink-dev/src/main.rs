@@ -74,8 +74,8 @@ enum DevCommand {
     /// Test: simulate recordings with your build of ASTRA-sim, and compare with the measured times;
     /// see BENCHMARKS.md
     AstraSim(suites::RecipeOptions),
-    /// Test: compare the utilization in `etlink analyze` with a script that reads the raw JSON
-    /// (python3)
+    /// Test: compare the utilization in `etlink analyze` with a script that reads the raw JSON, and
+    /// refuse damage that changes figures (python3)
     Utilization(suites::RecipeOptions),
     /// Build the script of the report's page (node, npm, a package index)
     Web {

@@ -71,7 +71,8 @@ pub fn compare_utilization(options: &RecipeOptions) -> Result<()> {
     for entry in recorded {
         traces.push(entry?.path());
     }
-    run_recipe("utilization", &[], traces, options)
+    run_recipe("utilization", &[], traces, options)?;
+    run_recipe("mutations", &[], [""; 0], options)
 }
 
 /// Runs recordings in ASTRA-sim. The simulator is in no package index: it must be built from its

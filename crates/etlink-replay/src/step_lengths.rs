@@ -141,7 +141,7 @@ fn used_lead_ns(
     let counted = bounds.iter().zip(changed);
     let mut counted = counted.filter(|(step, _)| step.span.excluded.is_none());
     let (Some((first, first_changed)), Some((last, last_changed))) =
-        (counted.next(), counted.last())
+        (counted.next(), counted.next_back())
     else {
         return 0;
     };

@@ -96,7 +96,7 @@ impl Excluded {
     }
 
     /// Returns true if `--allow-mismatch` can include the trace.
-    pub fn can_be_allowed(&self) -> bool {
+    fn can_be_allowed(&self) -> bool {
         match self.reason {
             // two traces of one rank can never both be joined, nor a trace with itself
             Exclusion::OtherRun(reason) => !matches!(

@@ -1323,7 +1323,7 @@ fn find_cycle(path: &Path) -> Result<Vec<RunFiles>, RunError> {
         RunError::from(failure.advise(remedy))
     };
     let Some(parent) = discover::cycle_folder(path) else {
-        return match std::fs::metadata(path) {
+        return match storage::file_data(path) {
             Err(error) if !is_absence(&error) => {
                 Err(error).with_path(FileAction::ReadFolder, path)?
             }

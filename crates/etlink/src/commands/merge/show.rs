@@ -30,15 +30,10 @@ pub(super) fn add_notes(report: &mut MergeReport, output: &Path, options: &Merge
             let label = &excluded.label;
             let (rank, message) = (text::rank(label), &excluded.message);
             let written = left_out_text(run, label, &ranks);
-            let note = diagnostic!(
-                RankLeftOut,
-                "{rank} is not joined with the others: {message}{written}"
-            );
-            let note = note.of_label(label);
-            told.push(if excluded.can_be_allowed() {
-                note.advise("--allow-mismatch includes it")
-            } else {
-                note
+            // with the subject and the remedy of all commands
+            told.push(Diagnostic {
+                message: format!("{rank} is not joined with the others: {message}{written}"),
+                ..excluded.diagnostic()
             });
         }
         let linked = ranks.iter().filter_map(|rank| {
