@@ -30,7 +30,7 @@ const HOST_PERCENT: u64 = 60;
 /// Peak memory per byte of device trace, in percent.
 ///
 /// Measured: peak RSS of `etlink link -o x.et` and `-o x.json` with 1, 2 and 8 threads, on 29
-/// recordings that `cargo dev generate` repeated to 100 MB and 400 MB. Beyond [`BASE`] and
+/// recordings that the recipe `repeat.py` repeated to 100 MB and 400 MB. Beyond [`BASE`] and
 /// [`PER_THREAD`], device traces took 0.02 to 0.57 of their size: most if nearly every event is a
 /// CPU op without arguments (PyTorch 2.1, 2.3), least with Python stacks. Host traces added 0.2 to
 /// 0.55 of their size, most with schema 1.0.1. The constants are the maxima plus 10 %. Measure

@@ -1,6 +1,7 @@
 //! Fuzzes exports of Nsight Systems: damaged databases cause no panic.
 
 use super::corpus::{read_unpacked, sorted_entries};
+use super::recorders::damaged_files;
 use anyhow::Result;
 use etlink_formats::nsys::{NsysReadOptions, read};
 use etlink_formats::sqlite::{SqliteTables, set_safe_limits};
@@ -10,17 +11,14 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use std::path::Path;
 
-/// Number of damaged copies per export, for each kind of damage.
-const COPIES: usize = 3;
-
 /// Number of cells changed per copy.
 const CELLS: usize = 24;
 
 /// Reads an export of testdata after changes to it.
 pub(super) fn check_exports(exports: &[Vec<u8>], random: &mut fastrand::Rng) -> Result<()> {
     let image = &exports[random.usize(..exports.len())];
-    for _ in 0..COPIES {
-        read_damaged(&flipped(image, random), &mut |_| Ok(()))?;
+    for bytes in damaged_files(image, random) {
+        read_damaged(&bytes, &mut |_| Ok(()))?;
         read_damaged(image, &mut |copy| change_cells(copy, random))?;
     }
     Ok(())
@@ -63,20 +61,6 @@ fn read_damaged(image: &[u8], change: &mut dyn FnMut(&Connection) -> Result<()>)
     };
     drop(etlink_link::link(None, trace, LinkOptions::default()));
     Ok(())
-}
-
-/// Changes a few bytes, or truncates the image.
-fn flipped(image: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
-    let mut damaged = image.to_vec();
-    for _ in 0..random.usize(1..40) {
-        // After the header, without which it is not a database.
-        let place = random.usize(100.min(damaged.len() - 1)..damaged.len());
-        damaged[place] = random.u8(..);
-    }
-    if random.u8(..4) == 0 {
-        damaged.truncate(random.usize(512..=damaged.len().max(512)));
-    }
-    damaged
 }
 
 /// Sets cells to values of other types, to NULL, or to numbers at the limits of their range.

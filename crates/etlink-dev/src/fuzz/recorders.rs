@@ -72,7 +72,7 @@ fn link_alone(device: DeviceTrace) {
 }
 
 /// Returns the file truncated, and with some bytes changed.
-fn damaged_files(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+pub(super) fn damaged_files(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
     let mut damaged = vec![bytes[..random.usize(..=bytes.len())].to_vec()];
     for _ in 0..4 {
         let mut changed = bytes.to_vec();

@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 pub struct FlightDump {
     /// `version`, such as `2.10`.
     pub version: String,
-    /// `comm_lib_version` or `nccl_version`; empty if neither is stated.
-    pub library: String,
     /// Interned strings of the dump.
     pub names: Names,
     /// Process groups (`pg_config`).
     pub groups: Vec<FlightGroup>,
-    /// Progress of each group (`pg_status`), by the group's number in this process.
-    pub progress: BTreeMap<i64, FlightProgress>,
+    /// Number of the last collective of each group that has ended (`pg_status`), by the group's
+    /// number in this process.
+    pub completed: BTreeMap<i64, i64>,
     /// Collectives and messages, in call order.
     pub entries: Vec<FlightEntry>,
     /// Damage found in the dump.
@@ -26,8 +25,7 @@ pub struct FlightDump {
 }
 
 /// A process group as listed by a dump.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FlightGroup {
     /// Name of the group; missing in Gloo's dumps.
     pub name: String,
@@ -35,18 +33,6 @@ pub struct FlightGroup {
     pub desc: String,
     /// Global ranks; empty if not listed.
     pub ranks: Vec<u64>,
-}
-
-/// Numbers of the last collectives of a group; -1 for none yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FlightProgress {
-    /// Last collective that was called.
-    pub enqueued: i64,
-    /// Last collective that a device has begun.
-    pub started: i64,
-    /// Last collective that has ended.
-    pub completed: i64,
 }
 
 /// Progress of a collective.
@@ -132,8 +118,8 @@ impl FlightDump {
     /// has completed a later one. The parts of a coalesced collective have no state of their own
     /// (`ProcessGroupNCCL::endCoalescing`).
     pub fn has_ended(&self, entry: &FlightEntry) -> bool {
-        let progress = self.progress.get(&entry.group_id);
-        let is_passed = progress.is_some_and(|progress| progress.completed >= entry.number);
+        let completed = self.completed.get(&entry.group_id);
+        let is_passed = completed.is_some_and(|completed| *completed >= entry.number);
         entry.is_done() || is_passed && !entry.is_message
     }
 

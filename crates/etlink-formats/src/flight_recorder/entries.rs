@@ -1,8 +1,6 @@
 //! Builds the entries of a dump from its values.
 
-use crate::flight_recorder::dump::{
-    FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState,
-};
+use crate::flight_recorder::dump::{FlightDump, FlightEntry, FlightGroup, FlightState};
 use crate::flight_recorder::{MAX_BAD_ENTRIES, no_entries};
 use crate::pickle::{ValueIdx, ValueTree};
 use etlink_model::{AnomalyKind, CollectiveKind, Failure, NameId, Names, UnixNs};
@@ -22,12 +20,11 @@ pub(crate) fn dump_from_tree(
     for (key, value) in tree.pairs(root) {
         match &*key {
             "version" => dump.version = tree.text(value).into_owned(),
-            "nccl_version" | "comm_lib_version" => dump.library = tree.text(value).into_owned(),
             "pg_config" => dump.groups = groups(tree, value),
             "pg_status" => {
                 for (group, status) in tree.pairs(value) {
-                    if let Ok(group) = group.parse() {
-                        dump.progress.insert(group, progress(tree, status));
+                    if let (Ok(group), Some(last)) = (group.parse(), last_completed(tree, status)) {
+                        dump.completed.insert(group, last);
                     }
                 }
             }
@@ -106,22 +103,10 @@ fn ranks(tree: &ValueTree<'_>, value: ValueIdx) -> Vec<u64> {
     parsed.ok().or(listed).unwrap_or_default()
 }
 
-fn progress(tree: &ValueTree<'_>, status: ValueIdx) -> FlightProgress {
-    let mut progress = FlightProgress {
-        enqueued: -1,
-        started: -1,
-        completed: -1,
-    };
-    for (key, value) in tree.pairs(status) {
-        let number = tree.int(value).unwrap_or(-1);
-        match &*key {
-            "last_enqueued_collective" => progress.enqueued = number,
-            "last_started_collective" => progress.started = number,
-            "last_completed_collective" => progress.completed = number,
-            _ => {}
-        }
-    }
-    progress
+fn last_completed(tree: &ValueTree<'_>, status: ValueIdx) -> Option<i64> {
+    let mut numbers = tree.pairs(status);
+    let (_, value) = numbers.find(|(key, _)| key == "last_completed_collective")?;
+    tree.int(value)
 }
 
 /// Reads an entry; `None` for a value that is not a dict, or that has neither name nor time.

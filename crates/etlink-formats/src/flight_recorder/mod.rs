@@ -24,7 +24,7 @@ mod pairing;
 #[cfg(test)]
 mod tests;
 
-pub use dump::{FlightDump, FlightEntry, FlightGroup, FlightProgress, FlightState};
+pub use dump::{FlightDump, FlightEntry, FlightGroup, FlightState};
 pub use pairing::{FlightMatches, add_collectives};
 
 use crate::pickle::{PickleLimits, first_key, is_pickle, read_pickle};

@@ -5,80 +5,36 @@
 
 use crate::metrics::{not_read, too_large};
 use etlink_model::Failure;
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 
 /// Maximum size of a card, bytes; real cards have a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The parts of a workload card that etlink uses.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+/// A workload card.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkloadCard {
-    /// Description of the run.
-    pub description: String,
-    /// `workload.model`.
-    pub model: CardModel,
-    /// `workload.data.batch_size`.
-    pub batch_size: Option<u64>,
-    /// `workload.data.seq_len`: tokens per sequence.
-    pub seq_len: Option<u64>,
-    /// `workload.data.input_len`: tokens per request.
-    pub input_len: Option<u64>,
-    /// `workload.data.output_len`: tokens per answer.
-    pub output_len: Option<u64>,
-    /// `workload.hardware.xpu_spec.model`: name of the device.
-    pub device: String,
-    /// `workload.hardware.xpu_spec.total_count`.
-    pub devices: Option<u64>,
-    /// `workload.hardware.xpu_spec.count_per_node`.
-    pub devices_per_node: Option<u64>,
-    /// `Model-executor.framework.name`.
-    pub framework: String,
-    /// `Model-executor.model_plan_parallelization`.
-    pub parallelism: CardParallelism,
-    /// `Model-executor.communication_library.name`.
-    pub communication: String,
-    /// `metric_source.traces`: kinds of available traces.
-    pub traces: Vec<String>,
-    /// `metric_source.metrics_specific_trace`: kinds of traces for single metrics.
-    pub metric_traces: Vec<String>,
-    /// The whole card as read, including unused parts.
-    #[serde(skip)]
-    pub source: Value,
+    /// The whole card as read.
+    source: Value,
 }
 
-/// Model described by a card.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CardModel {
+/// Facts about a run that fill gaps of its card; empty if unknown.
+#[derive(Clone, Debug, Default)]
+pub struct CardGaps {
     /// `training`, `inference` or `serving`.
-    pub phase: String,
-    /// `model_family`.
-    pub family: String,
-    /// `precision`.
-    pub precision: String,
-    /// `model_arch.num_params`.
-    pub parameters: Option<u64>,
-}
-
-/// Degrees of parallelism of a model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CardParallelism {
-    /// Replicas in data parallelism.
-    pub dp_replicate: Option<u64>,
-    /// Shards of the parameters in data parallelism.
-    pub dp_shard: Option<u64>,
-    /// Degree of tensor parallelism.
-    pub tp: Option<u64>,
-    /// Degree of pipeline parallelism.
-    pub pp: Option<u64>,
-    /// Degree of context parallelism.
-    pub cp: Option<u64>,
-    /// Degree of expert parallelism.
-    pub ep: Option<u64>,
+    pub phase: &'static str,
+    /// Name of the device.
+    pub device: String,
+    /// Number of devices of the job.
+    pub devices: Option<u64>,
+    /// Name of the framework.
+    pub framework: &'static str,
+    /// Name of the communication library.
+    pub communication: String,
+    /// Kinds of available traces.
+    pub traces: Vec<String>,
+    /// Kinds of traces for single metrics.
+    pub metric_traces: Vec<String>,
 }
 
 /// Keys that are specific to cards, unlike other programs' settings.
@@ -122,67 +78,49 @@ impl WorkloadCard {
             let problem = "not a ccl-bench workload card: the key \"workload\" is missing";
             return Err(Failure::new(problem));
         }
-        let (model, data) = (&card["workload"]["model"], &card["workload"]["data"]);
-        let devices = &card["workload"]["hardware"]["xpu_spec"];
-        let executor = &card["Model-executor"];
-        let plan = &executor["model_plan_parallelization"];
-        let source = &card["metric_source"];
-        Ok(WorkloadCard {
-            description: text_of(&card["description"]),
-            model: CardModel {
-                phase: text_of(&model["phase"]),
-                family: text_of(&model["model_family"]),
-                precision: text_of(&model["precision"]),
-                parameters: count_of(&model["model_arch"]["num_params"]),
-            },
-            batch_size: count_of(&data["batch_size"]),
-            seq_len: count_of(&data["seq_len"]),
-            input_len: count_of(&data["input_len"]),
-            output_len: count_of(&data["output_len"]),
-            device: text_of(&devices["model"]),
-            devices: count_of(&devices["total_count"]),
-            devices_per_node: count_of(&devices["count_per_node"]),
-            framework: text_of(&executor["framework"]["name"]),
-            parallelism: CardParallelism {
-                dp_replicate: count_of(&plan["dp_replicate"]),
-                dp_shard: count_of(&plan["dp_shard"]),
-                tp: count_of(&plan["tp"]),
-                pp: count_of(&plan["pp"]),
-                cp: count_of(&plan["cp"]),
-                ep: count_of(&plan["ep"]),
-            },
-            communication: text_of(&executor["communication_library"]["name"]),
-            traces: texts_of(&source["traces"]),
-            metric_traces: texts_of(&source["metrics_specific_trace"]),
-            source: card,
-        })
+        Ok(WorkloadCard { source: card })
     }
 
-    /// Formats the card as YAML, with empty values to fill in for everything unknown. Values from
-    /// the original card stay unchanged.
+    /// Returns the phase of the model: `training`, `inference`, `serving`, or nothing.
+    pub fn phase(&self) -> Option<&str> {
+        self.source["workload"]["model"]["phase"].as_str()
+    }
+
+    /// Returns the sequences per batch.
+    pub fn batch_size(&self) -> Option<u64> {
+        count_of(&self.source["workload"]["data"]["batch_size"])
+    }
+
+    /// Returns the tokens per sequence.
+    pub fn seq_len(&self) -> Option<u64> {
+        count_of(&self.source["workload"]["data"]["seq_len"])
+    }
+
+    /// Formats the card as YAML with its gaps filled in; what remains unknown has an empty value.
     ///
     /// # Errors
     /// Formatting fails, which a card that was read never does.
-    pub fn write(&self) -> Result<String, Failure> {
-        let plan = &self.parallelism;
+    pub fn filled(&self, gaps: &CardGaps) -> Result<String, Failure> {
+        let device = &self.source["workload"]["hardware"]["xpu_spec"]["model"];
+        let has_device = !says_nothing(device) || !gaps.device.is_empty();
         let card = json!({
             "version": 1,
-            "description": self.description,
+            "description": "",
             "hf_url": "",
             "trace_url": "",
             "contributor": "",
             "contact": "",
             "workload": {
                 "model": {
-                    "phase": self.model.phase,
+                    "phase": gaps.phase,
                     "moe": null,
                     "granularity": "",
-                    "model_family": self.model.family,
-                    "precision": self.model.precision,
+                    "model_family": "",
+                    "precision": "",
                     "epochs": null,
                     "iteration": null,
                     "model_arch": {
-                        "num_params": self.model.parameters,
+                        "num_params": null,
                         "num_params_embedding": null,
                         "num_layers": null,
                         "num_heads": null,
@@ -190,48 +128,47 @@ impl WorkloadCard {
                     },
                 },
                 "data": {
-                    "batch_size": self.batch_size,
-                    "seq_len": self.seq_len,
-                    "input_len": self.input_len,
-                    "output_len": self.output_len,
+                    "batch_size": null,
+                    "seq_len": null,
+                    "input_len": null,
+                    "output_len": null,
                     "dataset": "",
                 },
                 "hardware": {
                     "network_topo": { "topology": "", "bandwidth_gbps": [] },
                     "xpu_spec": {
-                        "type": if self.device.is_empty() { "" } else { "GPU" },
-                        "model": self.device,
-                        "total_count": self.devices,
-                        "count_per_node": self.devices_per_node,
+                        "type": if has_device { "GPU" } else { "" },
+                        "model": gaps.device,
+                        "total_count": gaps.devices,
+                        "count_per_node": null,
                     },
                     "driver_version": "",
                 },
             },
             "Model-executor": {
-                "framework": { "name": self.framework, "compiler_tool_selection": "" },
+                "framework": { "name": gaps.framework, "compiler_tool_selection": "" },
                 "model_plan_parallelization": {
-                    "dp_replicate": plan.dp_replicate,
-                    "dp_shard": plan.dp_shard,
-                    "tp": plan.tp,
-                    "pp": plan.pp,
-                    "cp": plan.cp,
-                    "ep": plan.ep,
+                    "dp_replicate": null,
+                    "dp_shard": null,
+                    "tp": null,
+                    "pp": null,
+                    "cp": null,
+                    "ep": null,
                     "pp_mb": null,
                 },
                 "communication_library": {
-                    "name": self.communication,
+                    "name": gaps.communication,
                     "version": "",
                     "env": Map::new(),
                 },
                 "protocol_selection": [],
             },
             "metric_source": {
-                "traces": self.traces,
-                "metrics_specific_trace": self.metric_traces,
+                "traces": gaps.traces,
+                "metrics_specific_trace": gaps.metric_traces,
             },
         });
-        let card = fill_in(&self.source, card);
-        write_yaml(&card)
+        write_yaml(&fill_in(&self.source, card))
     }
 }
 
@@ -300,16 +237,6 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// Returns a text, or a number as text; for a list, its first item.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Array(all) => all.first().map(text_of).unwrap_or_default(),
-        _ => String::new(),
-    }
-}
-
 /// Returns a count, also in quotes, with separators or as 7e9; for a list, its first item.
 fn count_of(value: &Value) -> Option<u64> {
     match value {
@@ -329,14 +256,6 @@ fn count_of(value: &Value) -> Option<u64> {
 fn whole_count(number: f64) -> Option<u64> {
     let is_count = (0.0..9.0e15).contains(&number) && number.fract() == 0.0;
     is_count.then_some(number as u64)
-}
-
-fn texts_of(value: &Value) -> Vec<String> {
-    match value {
-        Value::Array(all) => all.iter().map(text_of).collect(),
-        Value::Null => vec![],
-        one => vec![text_of(one)],
-    }
 }
 
 #[cfg(all(test, feature = "cards"))]
@@ -366,20 +285,21 @@ metric_source:
     fn a_loose_card() {
         assert!(is_workload_card(LOOSE.as_bytes()));
         let card = WorkloadCard::read(LOOSE.as_bytes()).expect("a card");
-        assert_eq!((card.batch_size, card.seq_len), (Some(4), Some(1024)));
-        assert_eq!(card.model.parameters, Some(8_030_000_000));
-        assert_eq!((card.parallelism.tp, card.parallelism.pp), (Some(2), None));
-        assert_eq!(card.traces, ["kineto_trace"]);
+        assert_eq!(card.phase(), Some("training"));
+        assert_eq!((card.batch_size(), card.seq_len()), (Some(4), Some(1024)));
     }
 
     #[test]
     fn what_is_written_is_read_back() {
         let card = WorkloadCard::read(LOOSE.as_bytes()).expect("a card");
-        let text = card.write().expect("YAML");
+        let gaps = CardGaps::default();
+        let text = card.filled(&gaps).expect("YAML");
         let again = WorkloadCard::read(text.as_bytes()).expect("a card");
-        assert_eq!(again.write().expect("YAML"), text);
-        let source = card.source.clone();
-        assert_eq!(WorkloadCard { source, ..again }, card);
+        assert_eq!(again.filled(&gaps).expect("YAML"), text);
+        assert_eq!(
+            (again.phase(), again.batch_size(), again.seq_len()),
+            (card.phase(), card.batch_size(), card.seq_len())
+        );
     }
 
     #[test]
@@ -392,10 +312,13 @@ workload:
   notes: [own]
 metric_source: {traces: [], metrics_specific_trace: []}
 ";
-        let mut card = WorkloadCard::read(text.as_bytes()).expect("a card");
-        card.traces = vec!["nsys".to_owned()];
-        card.model.phase = "inference".to_owned();
-        let written = card.write().expect("YAML");
+        let card = WorkloadCard::read(text.as_bytes()).expect("a card");
+        let gaps = CardGaps {
+            phase: "inference",
+            traces: vec!["nsys".to_owned()],
+            ..CardGaps::default()
+        };
+        let written = card.filled(&gaps).expect("YAML");
         let again: Value = serde_saphyr::from_str(&written).expect("YAML");
         assert_eq!(again["hf_url"], "https://example.org/qwen");
         let model = &again["workload"]["model"];

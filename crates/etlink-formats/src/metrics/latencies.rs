@@ -2,7 +2,7 @@
 //!
 //! `vllm bench serve --save-result` (`vllm/benchmarks/serve.py`) writes one object, SGLang's
 //! `bench_serving --output-file` (`sglang/bench_serving.py`) a line per run. Both have
-//! `mean_ttft_ms`, `median_…`, `std_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds
+//! `mean_ttft_ms`, `median_…`, `p99_…` for each latency. With `--save-detailed` vLLM adds
 //! the values of each request (`ttfts`, `itls`, seconds). `vllm bench latency` writes `avg_latency`
 //! and `percentiles` of batches.
 
@@ -59,8 +59,7 @@ impl LatencyKind {
 }
 
 /// Statistics of a latency over the requests of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyTotals {
     /// Kind of latency.
     pub kind: LatencyKind,
@@ -70,13 +69,10 @@ pub struct LatencyTotals {
     pub median_ns: Option<i64>,
     /// 99th percentile, ns.
     pub p99_ns: Option<i64>,
-    /// Standard deviation, ns.
-    pub stddev_ns: Option<i64>,
 }
 
 /// Request latencies of one run of a benchmark.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestLatencies {
     /// Engine that ran the model, as named by the benchmark (`vllm`, `sglang`).
     pub backend: String,
@@ -84,8 +80,6 @@ pub struct RequestLatencies {
     pub model: String,
     /// Number of answered requests, or of batches.
     pub requests: u64,
-    /// Output tokens per second.
-    pub output_tokens_per_s: Option<f64>,
     /// Latencies that the benchmark reports, in the order of [`LatencyKind`].
     pub latencies: Vec<LatencyTotals>,
 }
@@ -233,10 +227,10 @@ impl<'de> Visitor<'de> for ResultVisitor {
 fn is_figure(key: &str) -> bool {
     let texts = ["backend", "model", "model_id", "completed", "avg_latency"];
     let is_latency = key.ends_with("_ms")
-        && ["mean_", "median_", "p99_", "std_"]
+        && ["mean_", "median_", "p99_"]
             .iter()
             .any(|begin| key.starts_with(begin));
-    is_latency || texts.contains(&key) || key == "output_throughput"
+    is_latency || texts.contains(&key)
 }
 
 /// Number of a list, or a list in it; nothing for a failed request.
@@ -272,7 +266,6 @@ fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
             mean_ns: Some(mean_ns),
             median_ns: percentile("50"),
             p99_ns: percentile("99"),
-            stddev_ns: None,
         });
     }
     let text = |key: &str| run.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -286,7 +279,6 @@ fn run_latencies(run: &ResultFields) -> Option<RequestLatencies> {
         backend: text("backend").to_owned(),
         model: model.to_owned(),
         requests: requests.unwrap_or(measured.map_or(0, |all| all.len() as u64)),
-        output_tokens_per_s: run.get("output_throughput").and_then(Value::as_f64),
         latencies,
     })
 }
@@ -305,7 +297,6 @@ fn summary_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTotal
         found.mean_ns = found.mean_ns.or_else(|| figure("mean"));
         found.median_ns = found.median_ns.or_else(|| figure("median"));
         found.p99_ns = found.p99_ns.or_else(|| figure("p99"));
-        found.stddev_ns = found.stddev_ns.or_else(|| figure("std"));
     }
     (found.mean_ns.is_some() || found.median_ns.is_some()).then_some(found)
 }
@@ -320,19 +311,12 @@ fn detailed_latency(run: &ResultFields, kind: LatencyKind) -> Option<LatencyTota
     let mut all = run.lists.get(key)?.clone();
     all.retain(|seconds| seconds.is_finite());
     all.sort_by(f64::total_cmp);
-    let count = all.len() as f64;
-    let mean = all.iter().sum::<f64>() / count;
-    let spread = all
-        .iter()
-        .map(|seconds| (seconds - mean).powi(2))
-        .sum::<f64>()
-        / count;
+    let mean = all.iter().sum::<f64>() / all.len() as f64;
     (!all.is_empty()).then(|| LatencyTotals {
         kind,
         mean_ns: rounded_ns(mean * 1e9),
         median_ns: percentile_ns(&all, 0.5),
         p99_ns: percentile_ns(&all, 0.99),
-        stddev_ns: rounded_ns(spread.sqrt() * 1e9),
     })
 }
 
@@ -378,14 +362,14 @@ mod tests {
     #[test]
     fn what_is_no_number_hides_no_latency() {
         let text = br#"{"backend": "v\"NaN", "model_id": "NaN", "completed": 3, "speed": -Infinity,
-            "mean_ttft_ms": 12.5, "std_ttft_ms": NaN, "mean_tpot_ms": NaN, "x": [Infinity, NaN]}"#;
+            "mean_ttft_ms": 12.5, "p99_ttft_ms": NaN, "mean_tpot_ms": NaN, "x": [Infinity, NaN]}"#;
         let runs = read_latencies(&text[..]).expect("a result");
         assert_eq!(runs[0].backend, "v\"NaN");
         assert_eq!(runs[0].model, "NaN");
         let [ttft] = runs[0].latencies[..] else {
             panic!("one latency");
         };
-        assert_eq!((ttft.mean_ns, ttft.stddev_ns), (Some(12_500_000), None));
+        assert_eq!((ttft.mean_ns, ttft.p99_ns), (Some(12_500_000), None));
         let batches = br#"{"avg_latency": 0.5, "percentiles": {"50": 0.5, "99": NaN}}"#;
         let runs = read_latencies(&batches[..]).expect("a result");
         let batch = runs[0].latencies[0];

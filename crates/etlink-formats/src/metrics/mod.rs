@@ -4,7 +4,7 @@
 //! ```text
 //! ncu --csv                    ─ read_compute_csv ──> MetricProfile   (joined by etlink-link)
 //! vllm bench, bench_serving    ─ read_latencies ────> RequestLatencies
-//! ccl-bench's card (YAML)      ─ WorkloadCard::read ─> WorkloadCard ─ write ─> YAML
+//! ccl-bench's card (YAML)      ─ WorkloadCard::read ─> WorkloadCard ─ filled ─> YAML
 //! ```
 //! This crate opens no files. Unreadable lines are counted, not rejected.
 
@@ -12,7 +12,7 @@ mod card;
 mod compute_csv;
 mod latencies;
 
-pub use card::{CardModel, CardParallelism, WorkloadCard, is_workload_card};
+pub use card::{CardGaps, WorkloadCard, is_workload_card};
 pub use compute_csv::{is_compute_csv, read_compute_csv};
 pub use latencies::{
     LatencyKind, LatencyTotals, RequestLatencies, is_latency_file, read_latencies,

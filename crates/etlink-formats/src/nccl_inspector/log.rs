@@ -19,8 +19,7 @@ pub struct InspectorLog {
 }
 
 /// A communicator as seen by a process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InspectorCommunicator {
     /// `id`: hash of the communicator, equal on all its ranks.
     pub id: String,

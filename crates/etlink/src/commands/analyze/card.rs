@@ -3,7 +3,7 @@
 use super::Analyzed;
 use anyhow::Result;
 use borsh::{BorshDeserialize, BorshSerialize};
-use etlink_formats::metrics::{CardModel, WorkloadCard};
+use etlink_formats::metrics::CardGaps;
 use etlink_link::LinkedTrace;
 use etlink_run::Progress;
 use etlink_run::discover::RankFiles;
@@ -125,7 +125,9 @@ impl CardTarget {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn write(&self, run: &Analyzed) -> Result<()> {
-        let text = run_card(run).write()?;
+        // a card next to the traces provides the remaining fields
+        let known = run.told.measured.card().cloned().unwrap_or_default();
+        let text = known.filled(&card_gaps(run))?;
         self.0.write(|out| out.write_all(text.as_bytes()))?;
         Ok(())
     }
@@ -135,9 +137,8 @@ impl CardTarget {
     }
 }
 
-/// Makes the card of a run; a card next to the traces provides the remaining fields.
-fn run_card(run: &Analyzed) -> WorkloadCard {
-    let known = run.told.measured.card().cloned().unwrap_or_default();
+/// Returns the facts about a run that a card has.
+fn card_gaps(run: &Analyzed) -> CardGaps {
     let ranks = &run.told.ranks;
     let facts = ranks.iter().map(|rank| &rank.card);
     let stated = facts.clone().filter_map(|rank| rank.world_size).max();
@@ -160,11 +161,7 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
     if facts.clone().any(|rank| rank.has_host) {
         traces.push("torch_et".to_owned());
     }
-    let mut metric_traces = known.metric_traces;
-    if metric_traces.is_empty() {
-        let has_metrics = facts.clone().any(|rank| rank.has_metrics);
-        metric_traces = metric_trace_words(has_metrics, &run.told.measured);
-    }
+    let has_metrics = facts.clone().any(|rank| rank.has_metrics);
     let is_training = facts.clone().any(|rank| rank.is_training);
     let phase = match (is_inference, is_training) {
         (true, false) => "inference",
@@ -175,32 +172,13 @@ fn run_card(run: &Analyzed) -> WorkloadCard {
     let devices = facts.clone().map(|rank| rank.devices).max().unwrap_or(0);
     let backends = facts.map(|rank| rank.backend.as_str());
     let backend = backends.into_iter().find(|backend| !backend.is_empty());
-    WorkloadCard {
-        model: CardModel {
-            phase: text_or(known.model.phase, phase),
-            ..known.model
-        },
-        device: text_or(known.device, first.map_or("", |rank| &rank.device)),
-        devices: match known.devices {
-            None if devices > 0 => world.checked_mul(devices),
-            known => known,
-        },
-        framework: text_or(known.framework, framework),
-        communication: text_or(known.communication, backend.unwrap_or_default()),
-        traces: if known.traces.is_empty() {
-            traces
-        } else {
-            known.traces
-        },
-        metric_traces,
-        ..known
-    }
-}
-
-fn text_or(known: String, found: &str) -> String {
-    if known.is_empty() {
-        found.to_owned()
-    } else {
-        known
+    CardGaps {
+        phase,
+        device: first.map_or_else(String::new, |rank| rank.device.clone()),
+        devices: world.checked_mul(devices).filter(|devices| *devices > 0),
+        framework,
+        communication: backend.unwrap_or_default().to_owned(),
+        traces,
+        metric_traces: metric_trace_words(has_metrics, &run.told.measured),
     }
 }

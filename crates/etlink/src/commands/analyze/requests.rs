@@ -92,16 +92,16 @@ pub(super) fn card_metrics(measured: &RunMeasurements, total: &RunTotals) -> Opt
 
 /// Returns the tokens per step of the whole job.
 fn training_tokens(card: &WorkloadCard) -> Option<u64> {
-    let is_training = card.model.phase == "training";
-    card.batch_size?
-        .checked_mul(card.seq_len?)
+    let is_training = card.phase() == Some("training");
+    card.batch_size()?
+        .checked_mul(card.seq_len()?)
         .filter(|tokens| is_training && *tokens > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etlink_formats::metrics::{CardModel, LatencyTotals, RequestLatencies};
+    use etlink_formats::metrics::{LatencyTotals, RequestLatencies};
 
     #[test]
     fn a_latency_stands_beside_the_steps_that_make_it() {
@@ -148,14 +148,11 @@ mod tests {
 
     #[test]
     fn tokens_are_those_of_a_training_step() {
-        let card = |phase: &str| WorkloadCard {
-            model: CardModel {
-                phase: phase.to_owned(),
-                ..CardModel::default()
-            },
-            batch_size: Some(8),
-            seq_len: Some(1_024),
-            ..WorkloadCard::default()
+        let card = |phase: &str| {
+            let text = format!(
+                "workload: {{model: {{phase: {phase}}}, data: {{batch_size: 8, seq_len: 1024}}}}"
+            );
+            WorkloadCard::read(text.as_bytes()).expect("a card")
         };
         let total = RunTotals {
             metrics: vec![RunMetric {
