@@ -131,12 +131,12 @@ fn kernels_and_csv() {
     let lines: Vec<&str> = csv.stdout.lines().collect();
     assert_eq!(
         lines[0],
-        "run,rank,class,label,name,short_name,count,sum_ns,mean_ns,min_ns,max_ns,stddev_ns,share,\
-         op,other_ops"
+        "run,rank,class,label,name,short_name,count,sum_ns,start_skew_ns,mean_ns,min_ns,max_ns,\
+         stddev_ns,share,op,other_ops"
     );
     assert!(
         lines[1].starts_with(
-            ",0,computation,gemm,sm80_gemm,sm80_gemm,2,40000,20000.0,20000,20000,0.0,0.4444"
+            ",0,computation,gemm,sm80_gemm,sm80_gemm,2,40000,0,20000.0,20000,20000,0.0,0.4444"
         ),
         "{}",
         lines[1]

@@ -132,6 +132,10 @@ fn old_host_traces_keep_no_text_either() {
     let text = format!(
         r#"{{"schema": "1.0.1", "pid": 1, "time": "acme", "start_ts": 1, "nodes": [{node}]}}"#
     );
+    tool.file("pytorch_et_3.json", &text[..]);
+    tool.run("convert pytorch_et_3.json alone --anonymise")
+        .exits(0);
+    assert!(unpacked(&tool, "alone/torch_et_3.json.gz").contains("aten::to"));
     tool.file("run/torch_et_0.json", text);
     tool.run("convert run out --anonymise").exits(0);
     let copy = unpacked(&tool, "out/torch_et_0.json.gz");

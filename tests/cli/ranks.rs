@@ -1005,6 +1005,16 @@ fn a_rank_that_is_checked_without_the_others_is_told() {
         .exits(1)
         .says("one/run.*.et: faults, 1 rank alone")
         .says("ET501: 3 ranks that take part in communication but have no file");
+    // without the list of groups, and with the group of all ranks, which no list has
+    std::fs::remove_file(tool.path("one/comm_group.json")).expect("removes");
+    tool.run("check one").exits(1).says("error ET502");
+    tool.run("merge {pairs}/ddp2-2.15.0 --ranks 0 -o part")
+        .exits(0);
+    tool.run("check part").exits(1).says("error ET501");
+    // where the other rank's share is computation, no rank waits for it
+    tool.run("merge {pairs}/ddp2-2.15.0 --ranks 0 --for astra-sim -o sim")
+        .exits(0);
+    tool.run("check sim").exits(0).says("warning ET308");
     let alone = "out/run.0.et communicates with other ranks but is checked alone; give its folder";
     tool.run("check out/run.0.et").exits(0).notes(alone);
     let together = tool.run("check out").exits(0);

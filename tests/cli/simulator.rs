@@ -173,7 +173,7 @@ fn what_is_left_to_do_is_said_at_the_end() {
     let tool = Tool::new();
     tool.run("merge {pairs}/ddp2-2.15.0 -o out --for astra-sim")
         .exits(0)
-        .notes("out/network.yml has 400 GB/s and 936.25 ns from ASTRA-sim's example")
+        .notes("out/network.yml has 400 GiB/s and 936.25 ns from ASTRA-sim's example")
         .notes("and the bound is 50 %")
         .notes("; replace it with your topology, then run the command in out/README.md");
     let quiet = tool
@@ -227,7 +227,7 @@ fn the_network_is_that_of_the_run() {
     // plain Gloo records no collectives, so there is no data
     tool.run("merge {pairs}/ddp2_gloo-2.15.0 -o gloo --for astra-sim")
         .exits(0)
-        .notes("400 GB/s and 936.25 ns from ASTRA-sim's example");
+        .notes("400 GiB/s and 936.25 ns from ASTRA-sim's example");
 }
 
 /// Ranks 0 and 1 ran on one host, 2 and 3 on another, over a link of 3 ms.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import PAIRS
 from drawn import draw_rank
 
 import etlink
@@ -163,8 +164,12 @@ def test_files_are_named_as_in_hta(folder: Path) -> None:
         TraceAnalysis(trace_dir=str(Path(__file__).parent))
     with pytest.raises(etlink.Error, match="cannot read"):
         TraceAnalysis(trace_dir="no/such/folder")
-    with pytest.raises(etlink.Error, match="missing.json"):
+    with pytest.raises(etlink.Error, match="missing.json") as raised:
         TraceAnalysis({0: "missing.json"}, str(folder))
+    assert str(folder) in (raised.value.remedy or "")
+    with pytest.raises(etlink.Error, match="cannot read") as raised:
+        TraceAnalysis(trace_dir=str(folder / "rank1.json.gz"))
+    assert "trace_files=" in (raised.value.remedy or "")
 
 
 def test_of_two_traces_of_a_rank_the_last_is_taken(folder: Path, tmp_path: Path) -> None:
@@ -178,6 +183,13 @@ def test_of_two_traces_of_a_rank_the_last_is_taken(folder: Path, tmp_path: Path)
 
 def test_files_of_a_folder_that_are_no_device_traces_are_left_out(tmp_path: Path) -> None:
     draw_rank(tmp_path, 0)
+    # a host trace belongs there, another file does not
+    host = tmp_path / "torch_et_0.json.gz"
+    host.write_bytes((PAIRS / "mlp-2.15.0" / host.name).read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(TraceAnalysis(trace_dir=str(tmp_path)).trace_files) == [0]
+    host.unlink()
     other = tmp_path / "execution_trace.json"
     other.write_text('{"nodes": []}')
     with pytest.warns(UserWarning, match="execution_trace.json"):

@@ -152,3 +152,9 @@ def test_charts_are_saved(run: etlink.Run, tmp_path: Path) -> None:
     path = tmp_path / "steps.html"
     plots.step_times(run).save(str(path))
     assert "ProfilerStep#1" in path.read_text()
+
+
+def test_the_path_of_a_single_trace_is_drawn() -> None:
+    run = etlink.open(PAIRS / "mlp-2.15.0" / "kineto_trace_0.json.gz")
+    assert run.critical_path().columns[0] != "rank"
+    assert data_of(plots.critical_path(run))

@@ -63,7 +63,11 @@ def test_two_runs_are_compared_as_by_the_command() -> None:
     said = json.loads(run_etlink("diff", MLP, later, "--json"))
     diff = etlink.open(MLP).diff(etlink.open(later))
     assert diff.data.items() <= said.items()
-    assert len(diff.table("changes")) == len(said["changes"]) > 0
+    changes = diff.table("changes")
+    assert len(changes) == len(said["changes"]) > 0
+    for side, name in enumerate(["before", "after"]):
+        assert changes[f"{name}_times_ns"] == [row["times_ns"][side] for row in said["changes"]]
+        assert changes[f"{name}_counts"] == [row["counts"][side] for row in said["changes"]]
     assert diff.sentences[0] in repr(diff)
     assert "<li>" in diff._repr_html_()
     with pytest.raises(etlink.Error, match="tables of two runs.* changes"):

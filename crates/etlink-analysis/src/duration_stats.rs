@@ -18,7 +18,7 @@ pub struct DurationStats {
     /// Longest duration, ns; 0 if there are none.
     pub max_ns: i64,
     /// Part of the sum that the mean and the deviation leave out, ns.
-    left_out_ns: i64,
+    pub left_out_ns: i64,
     /// Sum of squares, ns².
     squares: u128,
 }

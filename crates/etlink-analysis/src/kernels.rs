@@ -89,7 +89,10 @@ struct KernelRecord<'a> {
     count: u64,
     /// Sum of the durations, ns.
     sum_ns: i64,
-    /// Mean duration, ns.
+    /// Part of the sum in which the rows waited for ranks whose recordings began later, ns; the
+    /// mean and the deviation leave it out.
+    start_skew_ns: i64,
+    /// Mean duration, ns: (`sum_ns` - `start_skew_ns`) / `count`.
     mean_ns: f64,
     /// Shortest duration, ns.
     min_ns: i64,
@@ -127,6 +130,7 @@ impl Serialize for KernelTotals {
             short_name: self.short_name(),
             count: durations.count,
             sum_ns: durations.sum_ns,
+            start_skew_ns: durations.left_out_ns,
             mean_ns: durations.mean_ns(),
             min_ns: durations.min_ns,
             max_ns: durations.max_ns,

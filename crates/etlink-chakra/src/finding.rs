@@ -142,6 +142,9 @@ findings! {
         with NCCL, or put flight recorder dumps next to the traces, as `etlink record` does";
     /// A broadcast, which ASTRA-sim does not simulate, has no duration of its own.
     InstantBroadcast "ET309" = Warning, "broadcasts without a duration: ASTRA-sim uses 1 ns";
+    /// Collectives are computation.
+    CollectiveAsCompute "ET310" = Warning,
+        "collectives as computation: traces of their ranks are missing, or do not describe them";
     /// JSON was repaired.
     Repaired "ET404" = Warning, "entries with unescaped quotes, repaired";
 }

@@ -59,6 +59,19 @@ impl RooflineDevice {
         }
     }
 
+    /// Explains in a clause why a named device has the peaks of ASTRA-sim's example; `None` if it
+    /// has its own.
+    pub fn assumed(&self) -> Option<String> {
+        let is_assumed = self.sheet.is_none() && !self.name.is_empty();
+        is_assumed.then(|| {
+            format!(
+                "of ASTRA-sim's example, an NVIDIA H100, because no known data sheet has both peaks \
+                 of the traced device ({}), for 16-bit products and memory",
+                self.name
+            )
+        })
+    }
+
     /// Returns the peaks of the data sheet, or of ASTRA-sim's example if they are unknown.
     pub fn peaks(&self) -> RooflinePeaks {
         self.sheet.unwrap_or_default()

@@ -9,6 +9,7 @@ mod names;
 mod nodes;
 mod rows;
 
+use crate::discover::rank_in_name;
 use crate::file_error::{FileAction, FileContext};
 use crate::input::{self, InputKind};
 use crate::one_run::Run;
@@ -72,7 +73,7 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         traces_only: true,
         ..RunOptions::default()
     };
-    let run = Run::open(RunSource::from_path(source), options)?;
+    let run = Run::open(RunSource::with_stated_rank(source), options)?;
     let parent = match output.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -89,7 +90,11 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
     for (number, rank) in run.ranks().enumerate() {
         let traces = rank.files();
         // a file's own name may tell something, and two files may claim one rank
-        let label = match traces.rank.map(|rank| rank.to_string()) {
+        let mut stated = traces.rank;
+        if !file_kind::is_folder(source) {
+            stated = stated.or_else(|| Some(rank_in_name(&text::file_name(source))?.0));
+        }
+        let label = match stated.map(|rank| rank.to_string()) {
             Some(rank) if labels.insert(rank.clone()) => rank,
             _ => format!("file{number}"),
         };
@@ -101,19 +106,11 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
         ];
         let of_rank = of_rank.into_iter().flatten().chain(&traces.captures.paths);
         not_copied.extend(of_rank.map(|path| path.display().to_string()));
-        for (kind, path) in [("torch_et", &traces.host), ("kineto_trace", &traces.device)] {
-            if let Some(path) = path {
-                let name = format!("{kind}_{label}.json.gz");
-                let copy = staged.path().join(&name);
-                match copy_trace(path, &copy, &mut names) {
-                    Ok(()) => files.push(name),
-                    Err(error @ RunError::Failed(_)) => {
-                        // the copy of a trace that ends early
-                        let _ = std::fs::remove_file(&copy);
-                        refused.push(error);
-                    }
-                    Err(error) => return Err(error),
-                }
+        for path in [&traces.host, &traces.device].into_iter().flatten() {
+            match copy_trace(path, (staged.path(), &label), &mut names) {
+                Ok(name) => files.push(name),
+                Err(error @ RunError::Failed(_)) => refused.push(error),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -134,11 +131,17 @@ pub fn copy_anonymously(source: &Path, output: &Path) -> Result<AnonymousCopy, R
     })
 }
 
-fn copy_trace(path: &Path, copy: &Path, names: &mut Names) -> Result<(), RunError> {
+/// Copies a trace into a folder, and returns the name of the copy: its kind, as the content shows
+/// it, and the label of the rank.
+fn copy_trace(
+    path: &Path,
+    (folder, label): (&Path, &str),
+    names: &mut Names,
+) -> Result<String, RunError> {
     let input = input::open(path, &Progress::hidden())?;
-    let list = match input.kind {
-        InputKind::KinetoTrace => "traceEvents",
-        InputKind::HostTrace => "nodes",
+    let (kind, list) = match input.kind {
+        InputKind::KinetoTrace => ("kineto_trace", "traceEvents"),
+        InputKind::HostTrace => ("torch_et", "nodes"),
         kind => {
             let what = format!(
                 " is {}, which cannot be copied anonymously",
@@ -150,6 +153,8 @@ fn copy_trace(path: &Path, copy: &Path, names: &mut Names) -> Result<(), RunErro
                 .into());
         }
     };
+    let name = format!("{kind}_{label}.json.gz");
+    let copy = &folder.join(&name);
     let file = File::create_new(copy).with_path(FileAction::Write, copy)?;
     let packed = GzEncoder::new(BufWriter::new(file), Compression::default());
     let mut trace = TraceCopy {
@@ -165,9 +170,13 @@ fn copy_trace(path: &Path, copy: &Path, names: &mut Names) -> Result<(), RunErro
             let failure = Failure::about(input.name, format!(" cannot be copied: {error}"));
             RunError::from(failure.advise("pass a whole trace in valid JSON"))
         });
-    copied?;
+    if let Err(error) = copied {
+        // the copy of a trace that ends early
+        let _ = std::fs::remove_file(copy);
+        return Err(error);
+    }
     finish(trace.out).with_path(FileAction::Write, copy)?;
-    Ok(())
+    Ok(name)
 }
 
 fn finish(out: BufWriter<GzEncoder<BufWriter<File>>>) -> io::Result<()> {

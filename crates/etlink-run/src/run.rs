@@ -1461,8 +1461,8 @@ pub fn no_device(files: &RankFiles) -> RunError {
 /// Creates the error for a source with written graphs if traces are needed.
 pub(crate) fn only_graphs(source_name: String) -> RunError {
     let what = " has no host or device traces, only graphs that etlink wrote";
-    let remedy = "give the folder of the traces. `etlink replay`, `analyze`, `report` and `check` \
-                  take graphs";
+    let remedy = "give the folder of the traces; for graphs to share, merge traces that `etlink convert \
+                  --anonymise` copied. `etlink replay`, `analyze`, `report` and `check` take graphs";
     Failure::about(source_name, what).advise(remedy).into()
 }
 

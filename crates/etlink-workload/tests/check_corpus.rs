@@ -259,6 +259,13 @@ impl Corpus {
         self.add_changed("ET308-gloo.et", "ET308", |nodes| {
             nodes[1].name = "gloo:all_reduce".to_owned();
         });
+        self.add_changed("ET310-absent-rank.et", "ET310", |nodes| {
+            replace(
+                &mut nodes[1],
+                "kind",
+                Value::StringVal("collective".to_owned()),
+            );
+        });
     }
 
     fn add_collective(&mut self, name: &str, rules: &str, change: impl FnOnce(&mut Node)) {

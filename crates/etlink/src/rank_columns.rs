@@ -32,10 +32,14 @@ impl RankColumns {
         self.bases_ns.push(base_ns);
     }
 
+    /// Returns the origin of the first rank's times, from which all aligned times count.
+    pub fn origin(&self) -> UnixNs {
+        self.bases_ns.first().copied().unwrap_or_default()
+    }
+
     /// Converts all times from each rank's own origin to the first rank's clock.
     pub fn align_clocks(&mut self, clocks: &[RankClock]) {
-        // times are relative to the first rank's base, as in its own trace
-        let origin = self.bases_ns.first().copied().unwrap_or_default();
+        let origin = self.origin();
         for (at, (rank, base)) in self.ranks.iter_mut().zip(&self.bases_ns).enumerate() {
             let clock = clocks.get(at).copied().unwrap_or_default();
             for start in &mut rank.graph.start {

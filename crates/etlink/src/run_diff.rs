@@ -7,6 +7,7 @@ use etlink_analysis::RankAnalysis;
 use etlink_analysis::diff::{ChangeVerdict, RunDiff, StepChange, compare_runs};
 use etlink_analysis::top::KeyAverages;
 use etlink_model::{Diagnostic, diagnostic};
+use serde_json::{Map, Value};
 
 /// Compares runs whose tables were made with rules.
 pub fn diff_tables(before: &RunTables, after: &RunTables) -> RunDiff {
@@ -138,7 +139,7 @@ pub fn outside_sentences(diff: &RunDiff) -> Vec<String> {
 fn step_sentence(step: &StepChange) -> String {
     let [before, after] = step.times_ns;
     let verdict = match step.verdict {
-        ChangeVerdict::Unchanged => "the same mean",
+        ChangeVerdict::Unchanged => return format!("mean step {}, unchanged", time(after)),
         ChangeVerdict::Real => "real",
         ChangeVerdict::WithinSpread => "may be chance",
         ChangeVerdict::SpreadUnknown => "spread unknown with a single step",
@@ -168,4 +169,22 @@ pub fn percent_change(old: i64, new: i64) -> String {
         (0, _) => "from 0".to_owned(),
         _ => format!("{:+.1} %", (new as f64 - old as f64) * 100.0 / old as f64),
     }
+}
+
+/// Fields of a comparison's rows that have a figure of each run.
+const PAIRS: [&str; 2] = ["counts", "times_ns"];
+
+/// Gives each run's figure a field of its own, such as `before_times_ns` and `after_times_ns`.
+pub fn split_pairs(record: Map<String, Value>) -> Map<String, Value> {
+    let mut split = Map::new();
+    for (name, value) in record {
+        match value {
+            Value::Array(pair) if pair.len() == 2 && PAIRS.contains(&&*name) => {
+                let sides = ["before", "after"].map(|side| format!("{side}_{name}"));
+                split.extend(sides.into_iter().zip(pair));
+            }
+            value => drop(split.insert(name, value)),
+        }
+    }
+    split
 }

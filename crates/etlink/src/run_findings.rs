@@ -8,7 +8,7 @@ use etlink_analysis::findings::{RankCauses, RankPart, RunFindings, rank_causes, 
 use etlink_analysis::{KernelRules, RankAnalysis};
 use etlink_link::LinkedTrace;
 use etlink_link::ranks::{RunSteps, step_definition, straggler_stats};
-use etlink_model::{Anomalies, Diagnostic, NodeIdx, RankIdx, UnixNs, diagnostic};
+use etlink_model::{Anomalies, Diagnostic, GlobalRank, NodeIdx, RankIdx, UnixNs, diagnostic};
 use etlink_replay::ReplayGraph;
 use etlink_run::JoinedRun;
 use etlink_run::run::RankEntry;
@@ -51,6 +51,11 @@ impl FoundRank {
                 .and_then(|step| step_definition(&step.name)),
             graph,
         }
+    }
+
+    /// Returns the rank, if its trace states it, with the origin of the trace's times.
+    pub fn origin(&self) -> (Option<GlobalRank>, UnixNs) {
+        (self.causes.rank, self.base_ns)
     }
 
     /// Returns the defects of the rank's traces.

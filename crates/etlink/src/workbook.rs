@@ -6,6 +6,7 @@
 
 use crate::args::{OverwriteArgs, WorkbookArgs};
 use crate::envelope::{JsonReport, json_value};
+use crate::run_diff::split_pairs;
 use anyhow::{Result, bail};
 use etlink_run::missing_feature;
 use etlink_run::output::{OutputFormat, Target};
@@ -99,8 +100,12 @@ fn collect(
                         continue;
                     }
                     let mut record = Map::new();
-                    flatten("", element, &mut record);
-                    let sheet = sheets.entry(format!("{prefix}{name}")).or_default();
+                    flatten("", &split_pairs(element.clone()), &mut record);
+                    let title = match prefix.trim_end() {
+                        same if same == name => name.clone(),
+                        _ => format!("{prefix}{name}"),
+                    };
+                    let sheet = sheets.entry(title).or_default();
                     sheet.rows.push((names.clone(), record));
                 }
             }

@@ -6,13 +6,13 @@ use etlink_link::ranks::rank_list;
 
 /// Describes the network of ASTRA-sim's example.
 pub(super) fn example_network() -> String {
-    format!("{DEFAULT_BANDWIDTH} GB/s and {DEFAULT_LATENCY_NS} ns from ASTRA-sim's example")
+    format!("{DEFAULT_BANDWIDTH} GiB/s and {DEFAULT_LATENCY_NS} ns from ASTRA-sim's example")
 }
 
 /// Maximum number of groups listed in a README.
 const LISTED_GROUPS: usize = 16;
 
-/// Returns a network file in GB/s and ns, with a link between each two ranks of a level; unmeasured
+/// Returns a network file in GiB/s and ns, with a link between each two ranks of a level; unmeasured
 /// values come from ASTRA-sim's example.
 ///
 /// A rank sends one message at a time, so its links never carry more than one of them would. Over a
@@ -25,7 +25,7 @@ pub(super) fn network(ranks: u64, fit: Option<&NetworkFit>) -> String {
         values.join(", ")
     };
     format!(
-        "topology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]\nlatency: [ {} ]\n",
+        "topology: [ {} ]\nnpus_count: [ {} ]\nbandwidth: [ {} ]  # GiB/s\nlatency: [ {} ]  # ns\n",
         list(|_| "FullyConnected".to_owned()),
         list(|level| level.size.to_string()),
         list(|level| level.bandwidth.to_string()),
@@ -120,6 +120,13 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
             format!("one level, {}", levels.join(", "))
         }
     };
+    if fit.judged < fit.used {
+        text += &format!(
+            ". Half of all transfers differ from it by more than {:.0} %: the operating system delays \
+             host threads, so the quickest tenth is fitted",
+            100.0 * fit.median_error
+        );
+    }
     text += &format!(
         ". Half of the {} differ from it by more than {:.0} %",
         judged_transfers(fit),
@@ -127,13 +134,6 @@ pub fn network_note(fit: Option<&NetworkFit>) -> String {
     );
     if fit.fit_error > ROUGH_ERROR {
         text += ": a rough fit";
-    }
-    if fit.judged < fit.used {
-        text += &format!(
-            ". Of all transfers, half differ by more than {:.0} %: the operating system delays host \
-             threads, so the quickest tenth is fitted",
-            100.0 * fit.median_error
-        );
     }
     if fit.unused > 0 {
         text += &format!(". {} communications show no transfer time", fit.unused);
@@ -167,7 +167,7 @@ fn level_clause(level: &NetworkLevel) -> String {
         " (the bandwidth is ASTRA-sim's example, because sizes do not show it)"
     };
     format!(
-        "{} GB/s{size} and {} ns, fitted to {} transfers",
+        "{} GiB/s{size} and {} ns, fitted to {} transfers",
         level.bandwidth, level.latency_ns, level.used
     )
 }
@@ -220,10 +220,10 @@ pub(super) fn fit_tables(fit: &NetworkFit) -> String {
         );
     }
     text += &format!(
-        "\nPer group: *Own latency* and *own GB/s* are those of a link fitted to the group's transfers \
+        "\nPer group: *Own latency* and *own GiB/s* are those of a link fitted to the group's transfers \
          alone (of host threads, as with Gloo, to the quickest tenth). *Network* and *median error* \
          are of {network}. It is the same for all groups.\n\n\
-         | group | kinds | transfers | own latency, ns | own GB/s | measured, ms | network, ms | median error |\n\
+         | group | kinds | transfers | own latency, ns | own GiB/s | measured, ms | network, ms | median error |\n\
          |---|---|---|---|---|---|---|---|\n"
     );
     for group in fit.groups.iter().take(LISTED_GROUPS) {
@@ -291,8 +291,8 @@ mod tests {
         let text = network(8, Some(&crate::tests::two_level_fit(4, 2)));
         assert_eq!(
             text,
-            "topology: [ FullyConnected, FullyConnected ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]\nlatency: [ \
-             500, 4000 ]\n"
+            "topology: [ FullyConnected, FullyConnected ]\nnpus_count: [ 4, 2 ]\nbandwidth: [ 200, 25 ]  # GiB/s\n\
+             latency: [ 500, 4000 ]  # ns\n"
         );
         assert!(network(1, None).contains("npus_count: [ 2 ]"));
     }

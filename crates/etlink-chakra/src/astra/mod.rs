@@ -514,16 +514,14 @@ fn roofline_note(workload: &Workload<'_>) -> String {
     }
     let device = &workload.device;
     let RooflinePeaks { tflops, gb_per_s } = device.peaks();
-    let origin = match (workload.source, &device.sheet, device.name.as_str()) {
+    let origin = match (workload.source, &device.sheet, device.assumed()) {
         (WorkloadSource::Scaled, Some(_), _) => "as in the system of the scaled run".to_owned(),
-        (_, Some(_), name) => {
-            format!("from the data sheet of the traced device, {name}, for 16-bit matrix products")
-        }
-        (_, None, "") => "from ASTRA-sim's example, an NVIDIA H100".to_owned(),
-        (_, None, name) => format!(
-            "from ASTRA-sim's example, an NVIDIA H100, because etlink knows no peaks of the traced \
-             device ({name})"
+        (_, Some(_), _) => format!(
+            "from the data sheet of the traced device, {}, for 16-bit matrix products",
+            device.name
         ),
+        (_, None, Some(why)) => why,
+        (_, None, None) => "of ASTRA-sim's example, an NVIDIA H100".to_owned(),
     };
     format!(
         "With `roofline-enabled` 1 in `{}`, device nodes take the time that `num_ops` and `tensor_size` \
@@ -691,6 +689,8 @@ mod tests {
         let both = RooflineDevice::of_run([&device, &other, &device]);
         assert_eq!(both.name, "NVIDIA A10 and Tesla V100-SXM2-32GB");
         assert_eq!(both.peaks(), RooflinePeaks::default());
+        assert!(both.assumed().is_some_and(|why| why.contains(&both.name)));
+        assert_eq!(device.assumed(), None);
     }
 
     /// Without a recording, there is nothing to compare with, and nothing was measured.

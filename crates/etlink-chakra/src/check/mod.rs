@@ -35,7 +35,7 @@ pub fn check(graph: &ChakraGraph) -> Vec<Finding> {
     if !graph.format.is_tree() {
         types(graph, &mut findings);
         comm::check(graph, &mut findings);
-        gloo_as_compute(graph, &mut findings);
+        collectives_as_compute(graph, &mut findings);
         // Only these formats have ids that a feeder orders by.
         if graph.format == FileKind::ChakraEt || graph.format == FileKind::ChakraJson {
             order::check(graph, &deps, &mut findings);
@@ -71,8 +71,9 @@ fn example(graph: &ChakraGraph, index: usize, detail: impl Into<String>) -> Find
     }
 }
 
-/// Reports Gloo's own ranges in a file without communications: its ranks run independently.
-fn gloo_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
+/// Reports collectives that are computation, in a file without communications: its ranks run
+/// independently.
+fn collectives_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
     let is_compute = |kind: &NodeType| *kind == NodeType::CompNode;
     if !graph.node_type.iter().all(is_compute) {
         return;
@@ -81,8 +82,13 @@ fn gloo_as_compute(graph: &ChakraGraph, findings: &mut Findings) {
     let is_range = |index: usize| graph.kind_of(index) == "collective";
     let states_ranges = (0..graph.len()).any(is_range);
     for index in 0..graph.len() {
-        if graph.name_of(index).starts_with("gloo:") && is_range(index) == states_ranges {
+        let is_gloo = graph.name_of(index).starts_with("gloo:");
+        if is_gloo && is_range(index) == states_ranges {
             findings.note(FindingKind::GlooAsCompute, || example(graph, index, ""));
+        } else if !is_gloo && is_range(index) {
+            findings.note(FindingKind::CollectiveAsCompute, || {
+                example(graph, index, "")
+            });
         }
     }
 }

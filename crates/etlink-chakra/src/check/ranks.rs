@@ -24,6 +24,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 #[derive(Clone, Debug, Default)]
 pub struct RankNodes {
     rank: i64,
+    /// Number of ranks of the run, by the file; 0 if it states none.
+    world_size: i64,
     /// Number of dependencies per node.
     waits: Vec<u32>,
     /// Pairs of a node and one that depends on it, in order.
@@ -83,6 +85,7 @@ impl RankNodes {
         }
         RankNodes {
             rank,
+            world_size: graph.metadata_int("world_size").unwrap_or(0),
             waits,
             edges,
             comms,
@@ -249,6 +252,9 @@ fn group_keys(groups: Option<&BTreeMap<String, Vec<i64>>>, findings: &mut Findin
     }
 }
 
+/// Ranks of the default group that are looked for.
+const MOST_RANKS: i64 = 1 << 20;
+
 /// Checks that groups are listed, contain this rank and others, and that their ranks have files.
 fn membership(
     ranks: &[RankNodes],
@@ -261,12 +267,13 @@ fn membership(
         for comm in &rank.comms {
             let others = match &comm.channel {
                 Channel::Group(group) if group.is_empty() => {
-                    if present.len() == 1 {
+                    if present.len() == 1 && rank.world_size <= 1 {
                         findings.note(FindingKind::OneRankGroup, || {
                             rank.example(comm, "the run has one rank")
                         });
                     }
-                    continue;
+                    // a damaged number does not cause a count up to it
+                    (0..rank.world_size.min(MOST_RANKS)).collect()
                 }
                 Channel::Group(group) => match groups.and_then(|groups| groups.get(group)) {
                     None => {

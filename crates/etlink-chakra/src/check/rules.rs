@@ -126,6 +126,10 @@ rules! {
         "ASTRA-sim does not simulate broadcasts. Each takes the duration of its node, whatever its \
         size.";
         "uses 1 ns"; NOT_READ;
+    CollectiveAsCompute:
+        "A collective whose group has ranks without a trace takes its measured time, and no network \
+        changes it.";
+        "runs them as computation"; NOT_READ;
     UnknownSchema: "The schema determines the layout of nodes.";
         NO_ETPLUS; "end with ValueError";
     MissingKey: "Readers have no default for these keys.";

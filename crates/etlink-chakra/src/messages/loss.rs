@@ -62,7 +62,7 @@ losses! {
     /// A message involves a rank without a file.
     AbsentPeer = "sends and receives of ranks without a file, written as calculations";
     /// Some ranks of a collective have no file.
-    PartialGroup = "collectives of a group with missing ranks, written among the ranks with a file";
+    PartialGroup = "collectives of a group with missing ranks, written as calculations";
     /// A tag has more than 32 bits.
     TagFolded = "messages whose tag has more than 32 bits, written with the lowest 24 bits";
     /// A rank has no file.

@@ -6,6 +6,13 @@ use etlink_json::{FieldScan, JsonValue, scan_fields, unescape};
 use etlink_model::{DeviceHeader, DeviceTrace, GlobalRank, KeepEvents, ProcessGroup, UnixNs};
 use rustc_hash::FxHashSet;
 
+/// Keys that recorders write themselves. Others are the program's, such as its environment, which
+/// may hold secrets, and are not kept.
+const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_version \
+    cuda_runtime_version cupti_version deviceProperties displayTimeUnit distributedInfo \
+    hip_driver_version hip_runtime_version host_name profile_memory record_shapes \
+    roctracer_version schemaVersion traceName trace_id with_flops with_modules with_stack";
+
 /// Keys of the document seen so far.
 #[derive(Default)]
 pub(crate) struct KnownKeys {
@@ -41,7 +48,9 @@ pub(crate) fn read(
     let (header, mut counts) = (&mut trace.header, vec![]);
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
-        if let Some(details) = &mut details {
+        if let Some(details) = &mut details
+            && RECORDED_KEYS.split(' ').any(|own| own.as_bytes() == key)
+        {
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);
         }

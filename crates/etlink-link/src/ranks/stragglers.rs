@@ -89,8 +89,9 @@ pub struct StepStragglers {
     pub step: Option<String>,
     /// First start of the step; without a step, the first arrival.
     pub start_ns: CommonNs,
-    /// Length of the step, from its begin on the last rank to its end on the last, ns; 0 without a
-    /// step.
+    /// Begin of its length: its begin on the last rank; without a step, `start_ns`.
+    pub begin_ns: CommonNs,
+    /// Length of the step, from `begin_ns` to its end on the last rank, ns; 0 without a step.
     pub length_ns: i64,
     /// Time from its first start on a rank to its latest, ns; 0 without a step.
     pub begin_spread_ns: i64,
@@ -143,12 +144,13 @@ pub fn step_stragglers(
         let mut step = StepStragglers {
             step: name.map(str::to_owned),
             start_ns: first.unwrap_or_default(),
+            begin_ns: first.unwrap_or_default(),
             collectives: collectives.len() as u64,
             ..StepStragglers::default()
         };
         if let Some(time) = name.and_then(|name| run.find(name)) {
             step.start_ns = time.first_start_ns;
-            step.length_ns = time.length_ns();
+            (step.begin_ns, step.length_ns) = (time.begin_ns, time.length_ns());
             step.begin_spread_ns = time.last_start_ns.since(time.first_start_ns);
         }
         let mut sums = RankSums::new(ranks);

@@ -388,6 +388,19 @@ fn counters_of_a_device() {
 
 /// Draws a Python frame, allocations, a wait, an annotation, and events of categories without a
 /// table.
+/// Programs add metadata of their own, in which a token of the environment would be published.
+#[test]
+fn metadata_of_the_program_is_not_written() {
+    let mut draw = draw_everything();
+    draw.metadata("metadata", r#"{"environment": {"TOKEN": "hidden"}}"#);
+    draw.metadata("record_shapes", "77");
+    let (trace, mut bytes) = (detailed(&draw), vec![]);
+    write_trace(&trace, &[], TimelineFormat::Json, &mut bytes).expect("writes");
+    let text = String::from_utf8(bytes).expect("text");
+    assert!(!text.contains("hidden"));
+    assert!(text.contains("record_shapes"));
+}
+
 fn draw_everything() -> TraceBuilder {
     let mut draw = TraceBuilder::default();
     let main = draw.thread();

@@ -275,6 +275,7 @@ export type KernelRecord = {
   short_name: string;
   count: number;
   sum_ns: number;
+  start_skew_ns: number;
   mean_ns: number;
   min_ns: number;
   max_ns: number;

@@ -288,7 +288,7 @@ fn kind_of_name(packed: &str, stem: &str, has_rank: bool) -> InputKind {
 /// TensorBoard's default names begin with the host name and the process id
 /// (`gpuhost_4711.1690….pt.trace`): in such a name, only the word `rank` precedes a rank. A name
 /// with places along several axes (`tp_rank_00_pp_rank_001`) has no rank.
-pub(super) fn rank_in_name(stem: &str) -> Option<(i64, Range<usize>)> {
+pub(crate) fn rank_in_name(stem: &str) -> Option<(i64, Range<usize>)> {
     let lower = stem.to_ascii_lowercase();
     let marks = [
         "rank[",

@@ -116,6 +116,11 @@ impl MergedRun {
             simulated = simulated_ranks(&ranks, members.world_size);
             network = fit_network(&agreed, &facts, &join, &clocks, simulated);
             set_waits(&mut agreed, &facts, &join, &clocks, network.as_ref());
+            diagnostics.extend(
+                agreed.device.assumed().map(|why| {
+                    diagnostic!(SimulatedTimes, "a roofline would have the peaks {why}")
+                }),
+            );
         }
         let common = TimelineContext::from_join(options, &facts, &join, &clocks);
         let mut joined = MergedRun::from_counts(&join);

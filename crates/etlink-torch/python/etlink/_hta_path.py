@@ -107,6 +107,7 @@ class CriticalPath:
                 arrow = {"id": number, "cat": "critical_path", "name": "critical_path"}
                 events += [{**before, **arrow, "ph": "s"}, {**place, **arrow, "ph": "f", "bp": "e"}]
             before = place
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with written_beside(path, overwrite=True) as new, open(new, "w", encoding="utf-8") as out:
             json.dump({**trace, "traceEvents": events}, out)
         return path

@@ -79,7 +79,15 @@ class _Opening:
 
     def handle(self) -> _etlink.RunHandle:
         ranks = None if self.ranks is None else ",".join(map(str, self.ranks))
-        return _etlink.RunHandle(self.paths, self.is_list, ranks, *self._options())
+        try:
+            return _etlink.RunHandle(self.paths, self.is_list, ranks, *self._options())
+        except Error as error:
+            if not str(error).startswith("no traces for the ranks"):
+                raise
+            known = _etlink.RunHandle(self.paths, self.is_list, None, *self._options()).ranks
+            names = ", ".join(label for label, _, _, _ in known[:SHOWN_RANKS])
+            remedy = f"its ranks are {names}"
+            raise Error(f"{error}; {remedy}", file=error.file, remedy=remedy) from None
 
     def _options(self) -> tuple[int | None, bool, str | None, str | None]:
         return self.memory, self.strict, self.cache, self.overhead
@@ -234,9 +242,9 @@ class Run:
             raise TypeError(f"a rank is an int or a str, not {type(rank).__name__}")
         ranks = self.ranks
         if rank not in ranks:
-            names = ", ".join(map(str, ranks[:SHOWN_RANKS]))
+            names = ", ".join(map(repr, ranks[:SHOWN_RANKS]))
             # not an Error: `rank in run` and loops go by it
-            raise IndexError(f"{self.name} has no rank {rank}; its ranks are {names}")
+            raise IndexError(f"{self.name} has no rank {rank!r}; its ranks are {names}")
         if len(ranks) == 1:
             return self
         if isinstance(rank, int):
@@ -260,8 +268,7 @@ class Run:
     def __repr__(self) -> str:
         if self.closed:
             return f"<etlink.Run {self.name}: closed>"
-        count = len(self)
-        head = f"etlink.Run {self.name}: {count} {'rank' if count == 1 else 'ranks'}"
+        head = f"etlink.Run {self.name}: {self._rank_count()}"
         try:
             lines, columns = self._rank_lines()
             texts = self.findings()[:SHOWN_FINDINGS]
@@ -275,7 +282,7 @@ class Run:
     def _repr_html_(self) -> str:
         if self.closed:
             return f"<p>{html.escape(repr(self))}</p>"
-        head = f"<p><b>{html.escape(self.name)}</b>: {len(self)} ranks</p>"
+        head = f"<p><b>{html.escape(self.name)}</b>: {self._rank_count()}</p>"
         try:
             lines, columns = self._rank_lines()
             texts = self.findings()[:SHOWN_FINDINGS]
@@ -284,6 +291,9 @@ class Run:
         items = "".join(f"<li>{html.escape(text).replace(chr(10), '<br>')}</li>" for text in texts)
         notes = "".join(f"<p>note: {html.escape(str(told))}</p>" for told in self.diagnostics)
         return f"{head}<ol>{items}</ol>{html_table(lines, columns)}{notes}"
+
+    def _rank_count(self) -> str:
+        return "1 rank" if len(self) == 1 else f"{len(self)} ranks"
 
     def _rank_lines(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Returns how busy each rank is, and how long the others waited for it."""

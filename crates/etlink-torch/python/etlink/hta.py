@@ -48,6 +48,7 @@ DEFAULT_TRACE_DIR = "/tmp/trace"
 MOST_LAUNCHES = 1024
 """Maximum length of a stream's launch queue, according to HTA."""
 GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 IDLE_CATEGORIES = ["host_wait", "kernel_wait", "other"]
 TIME_COLUMNS = {
     "sum": "sum (us)",
@@ -92,7 +93,8 @@ class TraceAnalysis:
         self._hta: Any = None
         for told in read_diagnostics(self._handle.diagnostics):
             # files of a trace, such as copies, have the same codes
-            if told.message.startswith("left out: "):
+            # host traces belong next to device traces
+            if told.message.startswith("left out: ") and "(host trace)" not in told.message:
                 warnings.warn(str(told), stacklevel=2)
 
     @property
@@ -526,10 +528,12 @@ def _trace_files(
         try:
             names = sorted(os.listdir(trace_dir))
         except OSError as error:
-            raise Error(f"cannot read {trace_dir}: {error.strerror}", file=trace_dir) from None
-        found = [name for name in names if name.endswith((".gz", ".json"))]
+            remedy = "trace_dir= is a folder; give files as trace_files="
+            message = f"cannot read {trace_dir}: {error.strerror}; {remedy}"
+            raise Error(message, file=trace_dir, remedy=remedy) from None
+        found = [name for name in names if name.endswith((".gz", ".json", ".zst"))]
         if not found:
-            remedy = "give trace_files=, or the folder of the traces as trace_dir="
+            remedy = "traces are named *.json, *.gz or *.zst; give others as trace_files="
             raise Error(f"{trace_dir} has no traces; {remedy}", file=trace_dir, remedy=remedy)
         return [(None, os.path.join(trace_dir, name)) for name in found]
     pairs: Iterable[tuple[int | None, str]]
@@ -542,10 +546,15 @@ def _trace_files(
     given = [(rank, os.fspath(name)) for rank, name in pairs]
     if not given:
         raise Error("trace_files has no file; give a dict of ranks and files")
-    return [
+    files = [
         (rank, name if name.startswith((trace_dir, "/")) else os.path.join(trace_dir, name))
         for rank, name in given
     ]
+    for (_, name), (_, path) in zip(given, files):
+        if name != path and not os.path.exists(path):
+            remedy = f"names in trace_files= count from trace_dir={trace_dir!r}"
+            raise Error(f"cannot open {path}: no such file; {remedy}", file=path, remedy=remedy)
+    return files
 
 
 def _fold_names(
@@ -664,8 +673,12 @@ def _output_beside(path: str, suffix: str, traces: Iterable[str]) -> str:
 def _read_json(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
-            is_packed = file.read(2) == GZIP_MAGIC
-        open_text = gzip.open if is_packed else open
+            begin = file.read(4)
+        if begin == ZSTD_MAGIC:
+            remedy = "unpack it with zstd -d"
+            message = f"{path} is packed with zstd, of which no changed copy is made; {remedy}"
+            raise Error(message, file=path, remedy=remedy)
+        open_text = gzip.open if begin.startswith(GZIP_MAGIC) else open
         with open_text(path, "rt", encoding="utf-8") as text:
             trace = json.load(text)
     # a truncated gzip file raises EOFError

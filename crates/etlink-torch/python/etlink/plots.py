@@ -127,7 +127,8 @@ def critical_path(run: Run) -> altair.Chart:
     alt = _altair()
     columns = ["rank", "name", "kind", "place", "start_ns", "duration_ns"]
     nodes = run.critical_path().to_pylist()
-    lines = [{column: node[column] for column in columns} for node in nodes]
+    # the path of a single trace has no column of ranks
+    lines = [{column: node.get(column) for column in columns} for node in nodes]
     lines = [line for line in lines if line["duration_ns"] > 0]
     if not lines:
         raise Error(f"{run.name}: no node on the critical path takes time")
@@ -138,7 +139,7 @@ def critical_path(run: Run) -> altair.Chart:
     chart: altair.Chart = (
         alt.Chart(_data(alt, longest), title="Critical path")
         .transform_calculate(
-            # numbers of a browser have 53 bits: differences first
+            # numbers of a browser have 53 bits: times are exact to 256 ns
             begin=f"(datum.start_ns - {begin}) / 1e6",
             end=f"(datum.start_ns - {begin} + datum.duration_ns) / 1e6",
         )

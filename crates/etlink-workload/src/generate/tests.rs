@@ -202,3 +202,18 @@ fn the_largest_numbers_make_no_overflow() {
         assert_eq!(set.ranks.len(), SIZES.ranks as usize);
     }
 }
+
+/// The backward pass visits the parts of a layer in reverse, with the same communication around each.
+#[test]
+fn the_backward_pass_is_the_reverse_of_the_forward_pass() {
+    let model = Transformer { expert: 2, ..MODEL };
+    let set = generate(&WorkloadPattern::Transformer(model), &SIZES).expect("fits");
+    let names = set.ranks[0].nodes.iter().map(|node| node.name.as_str());
+    let parts = names.filter(|name| name.ends_with("attention") || name.ends_with("mlp"));
+    let parts: Vec<&str> = parts.collect();
+    assert_eq!(parts[..2], ["forward attention", "forward mlp"]);
+    assert_eq!(
+        parts[parts.len() - 2..],
+        ["backward mlp", "backward attention"]
+    );
+}

@@ -34,6 +34,8 @@ use std::io::{self, Write};
 
 /// Processors per rank: GOAL numbers them with 8 bits.
 const MAX_PROCESSORS: usize = 256;
+/// Maximum number of idle ranks after the last file.
+const MAX_IDLE: u64 = 4096;
 /// First tag of collectives; messages have lower tags.
 const MESSAGE_TAGS: i64 = 1 << 24;
 
@@ -53,11 +55,15 @@ pub struct GoalRun<'g> {
 /// # Errors
 /// Writing to `out` fails.
 pub fn write_goal(run: &GoalRun<'_>, out: &mut impl Write) -> io::Result<Losses> {
-    let count = run.ranks.keys().next_back().map_or(0, |last| last + 1);
+    let last = run.ranks.keys().next_back().map_or(0, |last| last + 1);
+    let absent = absent_ranks(run);
+    // a damaged number does not cause a count up to it
+    let idle = if absent <= MAX_IDLE { absent } else { 0 };
+    let count = last.max(run.ranks.len() as u32 + idle as u32);
     writeln!(out, "num_ranks {count}")?;
     let mut tags = CollectiveTags::default();
     let mut losses = Losses::default();
-    losses.add(LossKind::AbsentRank, absent_ranks(run));
+    losses.add(LossKind::AbsentRank, absent);
     for rank in 0..count {
         writeln!(out, "\nrank {rank} {{")?;
         if let Some(file) = run.ranks.get(&rank) {
@@ -193,6 +199,7 @@ impl RankWriter<'_, '_> {
     }
 
     /// Writes a collective: it begins with `nNe`, ends with `nN`, and its messages are in between.
+    /// If ranks of its group are missing, it is a calculation of its measured time.
     fn write_collective(
         &mut self,
         node: usize,
@@ -205,8 +212,10 @@ impl RankWriter<'_, '_> {
             self.losses.add(LossKind::CollectiveAsCalc, 1);
             return self.write_calc(node, out);
         };
-        self.losses
-            .add(LossKind::PartialGroup, u64::from(!is_whole));
+        if !is_whole {
+            self.losses.add(LossKind::PartialGroup, 1);
+            return self.write_calc(node, out);
+        }
         let count = self.places.entry(group.clone()).or_default();
         let tag = tags.tag(&group, *count);
         *count += 1;

@@ -150,6 +150,10 @@ fn what_is_for_ranks_without_a_file_is_counted() {
     assert_eq!(losses.count(LossKind::AbsentPeer), 1);
     assert_eq!(losses.count(LossKind::PartialGroup), 1);
     assert!(!text.contains("send") && !text.contains("recv"), "{text}");
+    // the collective is one calculation, and the absent rank is idle
+    assert_eq!(text.matches("calc").count(), 2, "{text}");
+    assert!(text.starts_with("num_ranks 2\n"), "{text}");
+    assert!(text.ends_with("\nrank 1 {\n}\n"), "{text}");
 }
 
 #[test]

@@ -149,14 +149,12 @@ impl DiffDocument {
     /// There is no table of this name.
     #[cfg(feature = "parquet")]
     pub fn table(&self, name: &str) -> Result<arrow_array::RecordBatch> {
-        use crate::record_tables::records_table;
-
         let diff = &self.diff;
         match name {
-            "changes" => records_table(None, &diff.changes),
-            "classes" => records_table(None, &diff.classes),
-            "ops" => records_table(None, &diff.ops),
-            "waiting" => records_table(None, &diff.waiting),
+            "changes" => pair_table(&diff.changes),
+            "classes" => pair_table(&diff.classes),
+            "ops" => pair_table(&diff.ops),
+            "waiting" => pair_table(&diff.waiting),
             _ => {
                 let names = DiffDocument::TABLES.join(", ");
                 bail!("there is no table {name}; tables of two runs: {names}")
@@ -180,6 +178,17 @@ impl DiffDocument {
     pub fn to_json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)?)
     }
+}
+
+/// Makes a table in which each run's figure has a column.
+#[cfg(feature = "parquet")]
+fn pair_table<T: Serialize>(rows: &[T]) -> Result<arrow_array::RecordBatch> {
+    let mut records = vec![];
+    for row in rows {
+        let record = serde_json::from_value(serde_json::to_value(row)?)?;
+        records.push(run_diff::split_pairs(record));
+    }
+    crate::record_tables::records_table(None, &records)
 }
 
 /// Returns notes about the folders, the traces, and the steps behind step times.
@@ -354,7 +363,7 @@ fn runs_head(compared: &DiffReport<'_>) -> String {
             "{name}: {}, {}, {}{left_out}",
             path.display(),
             count(side.ranks, "rank"),
-            count(side.steps, "step")
+            count(side.steps, "step") + if side.ranks > 1 { " of all ranks" } else { "" }
         );
     }
     let _ = writeln!(out, "{}", run_diff::sums_sentence(diff));

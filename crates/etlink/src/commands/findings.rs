@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use etlink_analysis::findings::RunFindings;
 use etlink_analysis::{KernelRules, Options, UtilizationWindow, analyze};
 use etlink_link::limits::LOST_PART;
-use etlink_model::{Anomalies, Diagnostic, GlobalRank, KeepEvents, Severity};
+use etlink_model::{Anomalies, Diagnostic, GlobalRank, KeepEvents, Severity, UnixNs};
 use etlink_run::membership::Excluded;
 use etlink_run::memory::RankOperation;
 use etlink_run::rank_results::RankJob;
@@ -51,6 +51,9 @@ pub struct FindingsReport {
     /// Findings of the run.
     #[serde(flatten)]
     pub found: RunFindings,
+    /// Origin of the times of each rank's trace.
+    #[serde(skip)]
+    origins: Vec<(Option<GlobalRank>, UnixNs)>,
     /// Name in text: the folder, or the source for traces directly in a folder with several runs.
     #[serde(skip)]
     name: String,
@@ -114,6 +117,8 @@ impl FindingsReport {
     /// Never fails because of the content.
     #[cfg(feature = "parquet")]
     pub fn table(&self) -> Result<arrow_array::RecordBatch> {
+        use crate::record_tables::{count_from_epoch, records_table};
+
         let blank = etlink_analysis::findings::RunFinding {
             // any kind: the blank record only provides the names and types of columns
             kind: etlink_analysis::findings::KINDS[0].kind,
@@ -128,7 +133,19 @@ impl FindingsReport {
             evidence: String::new(),
             remedy: "".into(),
         };
-        crate::record_tables::records_table(Some(&blank), &self.found.findings)
+        let mut records = vec![];
+        for finding in &self.found.findings {
+            let mut record = serde_json::to_value(finding)?;
+            let rank = finding.figures.rank;
+            let mut origins = self.origins.iter();
+            if let Some((_, origin)) = origins.find(|(of, _)| *of == rank)
+                && let Some(figures) = record.get_mut("figures")
+            {
+                count_from_epoch(figures, &["start_ns", "end_ns"], *origin);
+            }
+            records.push(record);
+        }
+        records_table(Some(&serde_json::to_value(blank)?), &records)
     }
 
     /// Returns the texts that the command prints: three lines per finding, one per remark.
@@ -242,6 +259,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
     let mut notes = runs.run_diagnostics(&results);
     let absent = results.members.absent;
     let mut ranks = results.members.ranks;
+    let origins = ranks.iter().map(|rank| rank.value.origin()).collect();
     let found = match ranks.len() {
         0 => RunFindings::default(),
         // a single rank waits for nobody, and needs no other clock
@@ -256,6 +274,7 @@ fn run_report(runs: &RunSet, results: RunResults<FoundRank>) -> Result<FindingsR
         absent,
         step_definition,
         found,
+        origins,
         name: runs.run_name(results.run),
         damage_lines,
         cut_line,

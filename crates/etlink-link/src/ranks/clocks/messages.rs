@@ -50,7 +50,7 @@ pub(super) fn message_clocks(
     steps: &BTreeMap<RankIdx, Vec<(RankIdx, RankClock)>>,
     found: &[Option<RankClock>],
 ) -> Vec<(RankIdx, RankClock)> {
-    let (mut limits, support) = message_limits(ranks, join, |side| side.on_device);
+    let (mut limits, support) = message_limits(ranks, join, Communication::ends_with_transfer);
     let mut missed = BTreeMap::new();
     if limits.is_empty() {
         return vec![];

@@ -110,6 +110,10 @@ fn each_step_has_its_stragglers() {
         ]
     );
     assert_eq!(steps[0].begin_spread_ns, 2);
+    // a step ends where the next one begins
+    let [first, second] = [0, 1].map(|at: usize| &steps[at]);
+    assert_eq!(second.begin_ns.since(first.begin_ns), first.length_ns);
+    assert!(first.start_ns <= first.begin_ns);
     let late = |step: &StepStragglers| {
         step.stragglers
             .iter()

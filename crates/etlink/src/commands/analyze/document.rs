@@ -6,12 +6,12 @@ use super::requests::RequestLatency;
 use super::{Analyzed, OF_ALL_RANKS, analyze_runs};
 use crate::kernel_rules::read_rules;
 #[cfg(feature = "parquet")]
-use crate::record_tables::{ranked_table, records_table};
+use crate::record_tables::{count_from_epoch, ranked_table, records_table};
 use crate::run_query::RunQuery;
 use anyhow::Result;
 use etlink_analysis::{HardwarePeaks, Options};
 #[cfg(feature = "parquet")]
-use etlink_analysis::{RankAnalysis, RunMetric};
+use etlink_analysis::{RankAnalysis, Records, RunMetric};
 #[cfg(feature = "parquet")]
 use etlink_link::ranks::StragglerStats;
 use etlink_model::Diagnostic;
@@ -25,6 +25,10 @@ pub struct AnalyzeQuery {
     /// True to report each allocation and free.
     pub memory_timeline: bool,
 }
+
+/// Fields of the ranks' tables that are times, not durations.
+#[cfg(feature = "parquet")]
+const TIMES: [&str; 4] = ["start_ns", "begin_ns", "device_start_ns", "time_ns"];
 
 /// Analysis of a run's traces.
 pub struct AnalyzeDocument(Analyzed);
@@ -65,8 +69,15 @@ impl AnalyzeDocument {
             "stragglers" => records_table(Some(&StragglerStats::default()), &self.0.stragglers),
             "requests" => records_table(Some(&RequestLatency::default()), &self.0.requests),
             name if etlink_analysis::TABLES.contains(&name) => {
-                let ranks = told.ranks.iter().map(|rank| &rank.said);
-                let ranks = ranks.map(|rank| (rank.rank, rank.records(name)));
+                let ranks = told.ranks.iter().map(|rank| {
+                    let records = rank.said.records(name)?.map(|record| {
+                        let mut record = record?;
+                        count_from_epoch(&mut record, &TIMES, rank.base_ns);
+                        Ok(record)
+                    });
+                    Some(Box::new(records) as Records<'_>)
+                });
+                let ranks = told.ranks.iter().map(|rank| rank.said.rank).zip(ranks);
                 ranked_table(RankAnalysis::blank().records(name), ranks)
             }
             _ => anyhow::bail!("analyze has no table {name}"),

@@ -229,6 +229,7 @@ fn analyze_rank<T>(
     // for a written graph, its notes explain what is missing
     let is_cut = form == RankForm::Traces && trace.device.anomalies.is_cut();
     let recording = (form == RankForm::Traces).then(|| RecordingContent::of_trace(&trace));
+    let base_ns = trace.device.header.base_ns;
     let (said, found) = say(trace, of)?;
     let files = entry.files();
     // a written graph represents the traces that it was made from
@@ -240,6 +241,7 @@ fn analyze_rank<T>(
         diagnostics,
         anomalies,
         recording,
+        base_ns,
         said,
         // stored in the result until it has been used to select the run's members
         summary: None,

@@ -8,7 +8,7 @@ use crate::{notes, table};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_link::RecordingContent;
 use etlink_link::ranks::RankSummary;
-use etlink_model::{Anomalies, Diagnostic, GlobalRank, Severity};
+use etlink_model::{Anomalies, Diagnostic, GlobalRank, Severity, UnixNs};
 use etlink_run::measurements::RunMeasurements;
 use etlink_run::membership::Excluded;
 use serde::Serialize;
@@ -75,6 +75,9 @@ pub(super) struct Ranked<T> {
     /// True if the device trace is truncated.
     #[serde(skip)]
     pub(super) is_cut: bool,
+    /// Origin of the times of the rank's trace.
+    #[serde(skip)]
+    pub(super) base_ns: UnixNs,
     #[serde(flatten)]
     pub(super) said: T,
     /// Data for joining the rank with the others.

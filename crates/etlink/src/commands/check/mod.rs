@@ -293,7 +293,8 @@ fn compare_set(prefix: &Path, mut set: Vec<RankNodes>) -> Checked {
         findings.retain(|finding| finding.kind != FindingKind::GroupNotListed);
     }
     if set.len() == 1 {
-        findings.retain(|finding| finding.kind == FindingKind::RankMissing);
+        let wanted = [FindingKind::RankMissing, FindingKind::GroupNotListed];
+        findings.retain(|finding| wanted.contains(&finding.kind));
     }
     let ok = has_no_error(&findings);
     Checked {

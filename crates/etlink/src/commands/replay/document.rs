@@ -52,9 +52,17 @@ impl ReplayDocument {
     /// The critical path was not requested.
     #[cfg(feature = "parquet")]
     pub fn path_table(&self) -> Result<arrow_array::RecordBatch> {
+        use crate::record_tables::{count_from_epoch, records_table};
+
         let path = self.0.critical_path.as_ref();
         let path = path.context("the critical path was not requested")?;
-        crate::record_tables::records_table(None, &path.steps)
+        let mut steps = vec![];
+        for step in &path.steps {
+            let mut step = serde_json::to_value(step)?;
+            count_from_epoch(&mut step, &["start_ns"], self.0.base_ns);
+            steps.push(step);
+        }
+        records_table(None, &steps)
     }
 
     /// Returns the JSON that `--json` prints.

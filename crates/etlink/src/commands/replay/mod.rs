@@ -23,7 +23,7 @@ use config::{AskedQuestion, ReplayConfig};
 use etlink_chakra::convert::{self, NodeNames};
 use etlink_chakra::read::ChakraGraph;
 use etlink_link::{LinkReport, LinkedTrace};
-use etlink_model::{AnomalyKind, Diagnostic, NodeIdx, TimeNs};
+use etlink_model::{AnomalyKind, Diagnostic, NodeIdx, TimeNs, UnixNs};
 use etlink_replay::{
     AnswerRange, CrossStepFigures, EdgeKind, LabelSource, PathReport, ReplayFigures, ReplayGraph,
     ReplayRun, ReplaySettings, StartExplanation, TrustFigures, work_makespan,
@@ -42,6 +42,9 @@ use steps::{MeanStep, RankStep, RankSteps, RunOfSteps};
 pub(super) struct Replayed {
     /// Names of the traces or the file.
     input: String,
+    /// Origin of the times: that of the first rank's trace.
+    #[serde(skip)]
+    base_ns: UnixNs,
     /// Notes printed before the results.
     diagnostics: Vec<Diagnostic>,
     /// True if each thread and stream runs one op at a time.
@@ -246,6 +249,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let partners = CROSS_STEP_PARTNERS;
             replayed.cross_step = etlink_replay::cross_step_figures(trace, &graph, partners);
             replayed.dropped_waits = Some(dropped_waits(&trace.report));
+            replayed.base_ns = trace.device.header.base_ns;
             if let Some(target) = &config.target {
                 replayed.written = Some(Written::new(trace, &graph, &runs.last, target)?);
             }
@@ -266,6 +270,7 @@ fn replay_content(config: ReplayConfig, input: String, content: RankContent) -> 
             let names = NodeNames(file);
             let (mut replayed, runs) =
                 replay_graph(&config, input, notes, &graph, (&names, &steps));
+            replayed.base_ns = UnixNs(file.base_time_ns().unwrap_or(0));
             replayed.stock_replay = StockReplay::new(file, &graph, runs.unchanged());
             replayed
         }

@@ -332,6 +332,7 @@ fn replay_run(
     }
     let labelled: (&dyn LabelSource, _) = (&labels, &of_steps);
     let (mut replayed, runs) = replay_graph(config, name, diagnostics, &together.graph, labelled);
+    replayed.base_ns = kept.origin();
     let overheads = overheads.iter().flatten();
     replayed.figures = replayed.figures.map(|of| of.name_recorded(overheads));
     let ranks = together.by_rank(runs.unchanged());

@@ -400,7 +400,10 @@ pub(super) fn metric_table(one: &Analyzed, _: Limit) -> Shown {
         ("unit", |metric| metric.unit.to_owned()),
     ];
     (
-        "metrics over all ranks, with ccl-bench's names".into(),
+        "metrics over all ranks, with ccl-bench's names (avg_step_time: on the host, without the first \
+         and last step; memory_bound_fraction, compute_bound_fraction: kernels that cover under 50 % \
+         or over 70 % of the SMs)"
+            .into(),
         // a handful, which are looked up by name: show all
         Grid::from_records(1, Limit::NONE, columns, one.total.metrics.iter()),
     )
