@@ -59,6 +59,6 @@ pub use kernel_metrics::{
 };
 pub use names::{Names, RawNameCache};
 pub use places::IndexByValue;
-pub use step::{MarkedStep, SlicedStep, StepWork};
+pub use step::{MarkedStep, PROFILER_STEP, SlicedStep, StepWork};
 pub use tensors::{TensorRef, TensorRefs, TensorUses};
 pub use time::{CommonNs, DurationNs, TimeNs, UnixNs, time_text};

@@ -4,6 +4,10 @@ use crate::{OpIdx, RfId, ThreadIdx, TimeNs};
 use borsh::{BorshDeserialize, BorshSerialize};
 use serde::Serialize;
 
+/// Beginning of the names of the steps that PyTorch's profiler marks (`torch/profiler/profiler.py`); the
+/// number of the step follows.
+pub const PROFILER_STEP: &str = "ProfilerStep#";
+
 /// Work stated in the name of a step, usually of inference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, BorshSerialize, BorshDeserialize)]
 pub struct StepWork {

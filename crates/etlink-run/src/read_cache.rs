@@ -767,6 +767,6 @@ mod tests {
         let stored = borsh::to_vec(&device).expect("stores");
         let mut sum = flate2::Crc::new();
         sum.update(&stored);
-        assert_eq!((LAYOUT, sum.sum()), (9, 3_319_960_296));
+        assert_eq!((LAYOUT, sum.sum()), (10, 3_319_960_296));
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::findings::candidate::{CauseCandidate, CauseEvidence, RankWindow, WindowEnds};
 use crate::findings::communication_time::CommunicationTime;
-use crate::findings::detect::names::{
-    BETWEEN_OPS, OpNameKinds, PROFILER_STEP, StepNames, is_allocator_call,
-};
+use crate::findings::detect::names::{BETWEEN_OPS, OpNameKinds, StepNames, is_allocator_call};
 use crate::findings::drain_times::DrainTimes;
 use crate::findings::host_span::HostSpan;
 use crate::findings::kind::CauseKind;
@@ -19,7 +17,7 @@ use crate::{
 use etlink_link::limits::LAUNCH_LATENCY;
 use etlink_link::ranks::GroupResolver;
 use etlink_link::{LinkedTrace, NoLaunch, Node, NodeKind, ThreadWork, has_stacks};
-use etlink_model::{CallIdx, NodeIdx, OpIdx, RowSanity, ThreadIdx};
+use etlink_model::{CallIdx, NodeIdx, OpIdx, PROFILER_STEP, RowSanity, ThreadIdx};
 use etlink_replay::GraphEdits;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

@@ -16,10 +16,10 @@ use crate::host::pending::CarriedOut;
 use crate::host::recorded_waits::{RecordedWait, lifetimes, recorded_waits};
 use crate::host::scope::is_scope;
 use crate::limits::{MAX_CLIMB, ROUNDING};
-use crate::ranks::PROFILER_STEP;
 use crate::search::Groups;
 use etlink_model::{
-    Anomalies, AnomalyKind, CallIdx, DeviceTrace, DurationNs, OpIdx, ThreadIdx, TimeNs,
+    Anomalies, AnomalyKind, CallIdx, DeviceTrace, DurationNs, OpIdx, PROFILER_STEP, ThreadIdx,
+    TimeNs,
 };
 use rayon::prelude::*;
 use std::cmp::Reverse;

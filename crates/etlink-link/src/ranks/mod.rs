@@ -51,7 +51,6 @@ pub use rank_set::RankSet;
 pub use run_steps::{RunStep, RunSteps};
 pub use selection::{ExcludeReason, RunSelection, select_run};
 pub use skew::{CollectiveSkew, StartSkewWait, bus_factor, collective_skews, start_skew_waits};
-pub(crate) use stated_steps::PROFILER_STEP;
 pub use step_numbers::align_step_numbers;
 pub use steps::{
     OPTIMIZER_STEP, RankSteps, SeparateRanges, StepExclusion, StepSpan, step_definition,

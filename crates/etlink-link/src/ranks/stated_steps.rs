@@ -1,11 +1,8 @@
 //! Steps of the profiler that two ranks number equally.
 
 use super::{RankSummary, StepSpan};
-use etlink_model::CommIdx;
+use etlink_model::{CommIdx, PROFILER_STEP};
 use std::collections::BTreeMap;
-
-/// Prefix of the names of profiler steps, before the number.
-pub(crate) const PROFILER_STEP: &str = "ProfilerStep#";
 
 pub(super) fn number_of(step: &str) -> Option<i64> {
     step.strip_prefix(PROFILER_STEP)?.parse().ok()

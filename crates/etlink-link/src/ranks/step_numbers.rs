@@ -4,9 +4,9 @@
 //! numbers each step one higher than the others, so steps of one name are different iterations.
 //! Collectives reveal this: a common collective of two ranks belongs to one iteration.
 
-use super::stated_steps::{PROFILER_STEP, number_of, share_steps};
+use super::stated_steps::{number_of, share_steps};
 use super::{RankSummary, RunJoin};
-use etlink_model::{GlobalRank, RankIdx};
+use etlink_model::{GlobalRank, PROFILER_STEP, RankIdx};
 use std::collections::BTreeMap;
 
 /// Minimum number of collectives in ten of two ranks that must show the same difference.

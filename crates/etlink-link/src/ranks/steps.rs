@@ -20,12 +20,11 @@ mod separate;
 pub use lengths::StepExclusion;
 pub use separate::SeparateRanges;
 
-use super::stated_steps::PROFILER_STEP;
 use crate::{LinkedTrace, NoLaunch};
 use borsh::{BorshDeserialize, BorshSerialize};
 use etlink_model::{
-    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, RfId, SlicedStep, StepIdx,
-    StepWork, ThreadIdx, TimeNs, UnixNs,
+    CommIdx, DeviceTrace, DurationNs, MarkedStep, NodeIdx, OpIdx, PROFILER_STEP, RfId, SlicedStep,
+    StepIdx, StepWork, ThreadIdx, TimeNs, UnixNs,
 };
 use inference::{InferenceEngine, step_work};
 use numbered::numbered_steps;

@@ -78,7 +78,7 @@ pub fn read_simai(text: &str) -> Result<(WorkloadSet, u32), Failure> {
     }
     let layers = read_layers(lines)?;
     let pool = model.pool(0, all / stages);
-    let pool = pool.map_err(|why| Failure::new("line 1").because(why))?;
+    let pool = pool.map_err(|why| Failure::new(format!("line 1: {why}")))?;
     let (mut numbers, mut set) = (GroupNumbers::default(), WorkloadSet::default());
     let sizes = WorkloadSizes {
         ranks: all / stages,
@@ -249,6 +249,13 @@ mod tests {
     fn what_is_not_read_is_refused_by_line() {
         for (from, to, named) in [
             ("all_gpus: 24", "", "all_gpus is missing"),
+            ("all_gpus: 24", "all_gpus: 0", "line 1: all_gpus is 0"),
+            (
+                "all_gpus: 24",
+                "all_gpus: 4000000000",
+                "line 1: all_gpus is 4000000000",
+            ),
+            ("\n3\n", "\n2\n", "line 5: line 2 states 2 layers"),
             (
                 "checkpoints: 0",
                 "checkpoints: 1 0",

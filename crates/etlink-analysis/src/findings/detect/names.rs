@@ -1,7 +1,7 @@
 //! Names that PyTorch, its users, and vendors give to ranges and calls.
 
 use crate::StepTime;
-use etlink_model::{DeviceTrace, NameId};
+use etlink_model::{DeviceTrace, NameId, PROFILER_STEP};
 use rustc_hash::FxHashSet;
 
 /// Parts of the range names of data loaders, in lower case. PyTorch's range is
@@ -84,9 +84,6 @@ pub(crate) fn is_communication_op(name: &str) -> bool {
         .iter()
         .any(|begin| name.starts_with(begin))
 }
-
-/// Prefix of step names from `torch.profiler` (`torch/profiler/profiler.py`).
-pub(crate) const PROFILER_STEP: &str = "ProfilerStep#";
 
 /// Names of a trace's steps.
 pub(crate) struct StepNames<'t>(FxHashSet<&'t str>);

@@ -110,9 +110,10 @@ fn each_step_has_its_stragglers() {
         ]
     );
     assert_eq!(steps[0].begin_spread_ns, 2);
-    // a step ends where the next one begins
+    // the last rank begins the next step as much later as the begins of the step are apart
     let [first, second] = [0, 1].map(|at: usize| &steps[at]);
-    assert_eq!(second.begin_ns.since(first.begin_ns), first.length_ns);
+    let next_ns = second.begin_ns.since(first.begin_ns);
+    assert_eq!(next_ns, first.length_ns + first.begin_spread_ns);
     assert!(first.start_ns <= first.begin_ns);
     let late = |step: &StepStragglers| {
         step.stragglers
