@@ -26,7 +26,8 @@ def test_a_replay_is_that_of_the_command(path: Path) -> None:
     assert {name: first[name] for name in first if "." not in name}.items() >= {
         name: value
         for name, value in said["critical_path"]["steps"][0].items()
-        if not isinstance(value, (dict, list))
+        # tables count from the Unix epoch, the command from the origin of the trace
+        if not isinstance(value, (dict, list)) and name != "start_ns"
     }.items()
 
 

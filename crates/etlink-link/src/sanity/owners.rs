@@ -52,7 +52,9 @@ pub(super) fn note_owners(device: &mut DeviceTrace) {
 
 fn is_inside(device: &DeviceTrace, call: CallIdx, op: OpIdx) -> bool {
     let begin = device.ops.start[op.index()];
+    let ends_later =
+        || call_end(device, call) <= begin + device.ops.duration[op.index()] + ROUNDING;
     device.ops.thread[op.index()] == device.calls.thread[call.index()]
         && begin <= device.calls.start[call.index()] + ROUNDING
-        && call_end(device, call) <= begin + device.ops.duration[op.index()] + ROUNDING
+        && (device.ops.unfinished[op.index()] || ends_later())
 }

@@ -125,10 +125,10 @@ def skew(run: Run) -> altair.Chart:
 def critical_path(run: Run) -> altair.Chart:
     """Plots the nodes of `run.critical_path()` over time."""
     alt = _altair()
-    columns = ["rank", "name", "kind", "place", "start_ns", "duration_ns"]
+    columns = ["name", "kind", "place", "start_ns", "duration_ns"]
     nodes = run.critical_path().to_pylist()
     # the path of a single trace has no column of ranks
-    lines = [{column: node.get(column) for column in columns} for node in nodes]
+    lines = [{"rank": node.get("rank"), **{column: node[column] for column in columns}} for node in nodes]
     lines = [line for line in lines if line["duration_ns"] > 0]
     if not lines:
         raise Error(f"{run.name}: no node on the critical path takes time")
