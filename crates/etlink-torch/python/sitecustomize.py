@@ -15,9 +15,12 @@ PACKAGE = "_etlink_hook"
 class Unnamed(importlib.machinery.SourceFileLoader):
     """Gives code a name that is no path: the folder is gone when tools such as coverage look for what ran."""
 
-    def get_code(self, fullname):
-        name = "<etlink>" + self.path[len(HERE) :]
-        return compile(self.get_data(self.path), name, "exec", dont_inherit=True)
+    def path_stats(self, path):
+        # no compiled file is read or written: its code would have the name of the path
+        raise OSError(path)
+
+    def source_to_code(self, data, path, **_):
+        return compile(data, "<etlink>" + path[len(HERE) :], "exec", dont_inherit=True)
 
 
 class AfterImport:
