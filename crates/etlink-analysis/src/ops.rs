@@ -25,9 +25,7 @@
 use crate::device_peaks::{DevicePeaks, PeakTable};
 use crate::duration_stats::{DurationStats, median_ns};
 use crate::outside_work::CountedWork;
-use crate::peak_use::{
-    compute_time, device_peaks, is_known, is_known_by, least_compute_time, memory_time,
-};
+use crate::peak_use::{compute_time, device_peaks, is_known, is_known_by, memory_time};
 use crate::python_lines::python_line;
 use crate::rows::ClassifiedRows;
 use crate::rules::{KernelRules, RowClass};
@@ -349,14 +347,6 @@ impl<'r, 't> WorkedRows<'r, 't> {
     /// Returns the time of a row at the peaks of its device, ns; `None` if it has no roof.
     pub(crate) fn roof_ns(&self, row: usize) -> Option<f64> {
         self.known(row).times.map(|[_, _, roof]| roof)
-    }
-
-    /// Returns the time that a row cannot do without, ns; `None` if it has no roof.
-    pub(crate) fn least_ns(&self, row: usize) -> Option<f64> {
-        let [_, memory, roof] = self.known(row).times?;
-        let peaks = self.peaks[self.rows.device_place(row)].as_ref()?;
-        let compute = least_compute_time(self.rows.trace, row, &self.work[row], peaks)?;
-        Some(compute.max(memory).min(roof))
     }
 
     /// Compute time, memory time and roof of a row, ns.

@@ -174,29 +174,6 @@ pub(crate) fn compute_time(
     work: &RooflineWork,
     peaks: &DevicePeaks,
 ) -> Option<f64> {
-    compute_time_by(trace, row, work, |precision| peaks.tflops(precision))
-}
-
-/// Like [`compute_time`], but fp32 counts as TF32 where the device has it: cuDNN's engines use it without
-/// a word in their names.
-pub(crate) fn least_compute_time(
-    trace: &LinkedTrace,
-    row: usize,
-    work: &RooflineWork,
-    peaks: &DevicePeaks,
-) -> Option<f64> {
-    compute_time_by(trace, row, work, |precision| match precision {
-        Precision::Fp32 => peaks.tflops(Precision::Tf32).or(peaks.tflops(precision)),
-        precision => peaks.tflops(precision),
-    })
-}
-
-fn compute_time_by(
-    trace: &LinkedTrace,
-    row: usize,
-    work: &RooflineWork,
-    tflops: impl Fn(Precision) -> Option<f64>,
-) -> Option<f64> {
     if !is_known(trace, row, work) {
         return None;
     }
@@ -207,7 +184,7 @@ fn compute_time_by(
     let (_, types) = row_op_texts(trace, RowIdx::new(row))?;
     let precision = precision(types, kernel)?;
     // 10¹² operations per second are 10³ per ns
-    Some(work.operations as f64 / (tflops(precision)? * 1e3))
+    Some(work.operations as f64 / (peaks.tflops(precision)? * 1e3))
 }
 
 /// Bytes divided by the peak bandwidth of the memory, ns; `None` if that is unknown.

@@ -163,19 +163,15 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
     }
     let worked = WorkedRows::new(&view.rows, &PeakTable::default());
     let kernels = kernels_of_ops(view);
-    let least_ns = |row: &usize| {
+    let roof_ns = |row: &usize| {
         // the work of an op of several kernels is not that of one
         let is_whole = owner(view.trace, *row).is_some_and(|op| kernels.get(&op) == Some(&1));
-        if is_whole {
-            worked.least_ns(*row)
-        } else {
-            None
-        }
+        if is_whole { worked.roof_ns(*row) } else { None }
     };
     let mut candidates = vec![];
     for (name, (mut group, rows)) in by_name {
         group.compared = Some(share(&group));
-        let all_ns: Option<Vec<f64>> = rows.iter().map(least_ns).collect();
+        let all_ns: Option<Vec<f64>> = rows.iter().map(roof_ns).collect();
         group.roof_share = all_ns.map(|all| {
             let at_peaks = all.iter().sum::<f64>() / group.time_ns().max(1) as f64;
             at_peaks.min(1.0)
@@ -184,7 +180,7 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
         let least = if is_at_peaks { 0.0 } else { FASTER };
         for row in rows {
             if let Some(node) = view.row_node[row].get() {
-                let factor = least_ns(&row).unwrap_or(0.0) / view.row_ns(row).max(1) as f64;
+                let factor = roof_ns(&row).unwrap_or(0.0) / view.row_ns(row).max(1) as f64;
                 group.edits.scaled.push((node, factor.clamp(least, 1.0)));
             }
         }
