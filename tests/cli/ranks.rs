@@ -1125,14 +1125,43 @@ fn ranks_of_one_machine_that_were_recorded_one_after_the_other_are_no_run() {
     assert!(!whole.stderr.contains("apart"), "{}", whole.stderr);
 }
 
+/// A receipt does not end before its send begins: the clock that is ahead is found, and its rank is not
+/// blamed.
+#[test]
+fn messages_of_the_host_bound_clocks() {
+    let tool = Tool::new();
+    for rank in 0..4 {
+        let name = format!("kineto_trace_{rank}.json");
+        let trace = unpacked(&format!("pipeline4-2.15.0/{name}.gz"));
+        let ahead = if rank == 1 { 20 * MS } else { 0 };
+        tool.file(&format!("run/{name}"), ahead_by(&trace, ahead));
+    }
+    let found = |folder: &str| tool.run(&format!("ranks {folder} --json")).runs()[0].clone();
+    let (right, shifted) = (found("{pairs}/pipeline4-2.15.0"), found("run"));
+    let near = |one: &Value, other: i64| {
+        let off = one.as_i64().expect("ns") - other;
+        assert!(off.abs() < 200_000, "{one} and {other}");
+    };
+    near(&shifted["clocks"][1]["offset_ns"], -20 * MS);
+    for rank in 0..4 {
+        let caused = right["ranks"][rank]["caused_ns"].as_i64().expect("ns");
+        near(&shifted["ranks"][rank]["caused_ns"], caused);
+    }
+}
+
 /// Moves a recorded trace `seconds` later.
 pub fn later(trace: &[u8], seconds: i64) -> Vec<u8> {
+    ahead_by(trace, seconds * 1_000 * MS)
+}
+
+/// Moves a recorded trace later by some time, in ns.
+fn ahead_by(trace: &[u8], ns: i64) -> Vec<u8> {
     let text = String::from_utf8_lossy(trace);
     let key = "\"baseTimeNanoseconds\": ";
     let (before, after) = text.split_once(key).expect("has a time base");
     let digits = after.chars().take_while(char::is_ascii_digit).count();
     let base: i64 = after[..digits].parse().expect("is a number");
-    let base = base + seconds * 1_000 * MS;
+    let base = base + ns;
     format!("{before}{key}{base}{}", &after[digits..]).into_bytes()
 }
 

@@ -145,8 +145,8 @@ pub(crate) struct WorkedRows<'r, 't> {
     work: Vec<RooflineWork>,
     /// Peaks of each device.
     peaks: Vec<Option<DevicePeaks>>,
-    /// True for ops that launch kernels.
-    has_kernel: Vec<bool>,
+    /// Number of the kernels that each op launches.
+    kernels: Vec<u32>,
 }
 
 /// Running totals of one op with its arguments.
@@ -297,18 +297,18 @@ impl<'r, 't> WorkedRows<'r, 't> {
     pub(crate) fn new(rows: &'r ClassifiedRows<'t>, peaks: &PeakTable) -> WorkedRows<'r, 't> {
         let trace = rows.trace;
         let of_device = |device: &i64| Some(device_peaks(peaks, trace, *device)?.1);
-        let mut has_kernel = vec![false; owner_count(trace)];
+        let mut kernels = vec![0u32; owner_count(trace)];
         for row in 0..rows.len() {
             if let Some(op) = owner(trace, row)
                 && is_kernel(trace, row)
             {
-                has_kernel[op] = true;
+                kernels[op] += 1;
             }
         }
         WorkedRows {
             work: row_work(trace, &op_work(trace)),
             peaks: rows.devices.iter().map(of_device).collect(),
-            has_kernel,
+            kernels,
             rows,
         }
     }
@@ -330,7 +330,7 @@ impl<'r, 't> WorkedRows<'r, 't> {
 
     fn known(&self, row: usize) -> KnownWork {
         let (trace, work) = (self.rows.trace, &self.work[row]);
-        let of_kernels = owner(trace, row).is_some_and(|op| self.has_kernel[op]);
+        let of_kernels = owner(trace, row).is_some_and(|op| self.kernels[op] > 0);
         if of_kernels && !is_kernel(trace, row) {
             // the formula of the op has it
             return KnownWork::NOTHING;
@@ -347,6 +347,14 @@ impl<'r, 't> WorkedRows<'r, 't> {
     /// Returns the time of a row at the peaks of its device, ns; `None` if it has no roof.
     pub(crate) fn roof_ns(&self, row: usize) -> Option<f64> {
         self.known(row).times.map(|[_, _, roof]| roof)
+    }
+
+    /// Returns the time of a kernel at the peaks of its device, ns; `None` if it has no roof, or if its op
+    /// has other kernels: which of them does what part of the work is not known.
+    pub(crate) fn kernel_roof_ns(&self, row: usize) -> Option<f64> {
+        let op = owner(self.rows.trace, row)?;
+        let roof_ns = self.roof_ns(row)?;
+        (self.kernels[op] == 1).then_some(roof_ns)
     }
 
     /// Compute time, memory time and roof of a row, ns.

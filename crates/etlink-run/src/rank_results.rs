@@ -143,7 +143,7 @@ pub(crate) fn cached_result<V: BorshSerialize + BorshDeserialize>(
 pub(crate) fn cache_settings(runs: &RunSet, work: &RankJob) -> Option<Vec<(String, String)>> {
     let how = &runs.options;
     let (_, own) = how.cache.as_ref().zip(work.settings.as_ref())?;
-    let alone = (0..runs.runs.len()).map(|run| runs.ranks_of(run) == 1);
+    let alone = (0..runs.runs.len()).map(|run| runs.is_one_rank(run));
     let settings = [
         ("command", work.command.to_owned()),
         ("results", VERSION.to_string()),

@@ -320,9 +320,10 @@ pub struct RunSet {
 }
 
 impl RunSet {
-    /// Number of the ranks of a run, of all shards.
-    pub(crate) fn ranks_of(&self, run: usize) -> usize {
-        self.listed.iter().filter(|(of, _)| *of == run).count()
+    /// True if a single rank of a run is read, in all shards together.
+    pub(crate) fn is_one_rank(&self, run: usize) -> bool {
+        let mut ranks = self.listed.iter().filter(|(of, _)| *of == run);
+        ranks.nth(1).is_none()
     }
 
     /// Finds the runs of a source, and refuses ranks that do not fit into memory.
@@ -809,7 +810,7 @@ impl<'s> RankEntry<'s> {
             steps_by: options.steps_by.clone(),
             slice: self.slice(),
             overhead: options.overhead.unwrap_or(options.work.default_overhead()),
-            is_alone: self.set.ranks_of(self.set.ranks[self.index].0) == 1,
+            is_alone: self.set.is_one_rank(self.set.ranks[self.index].0),
             strict: options.strict,
             allow_mismatch: options.allow_mismatch,
             manifest: files.manifest.clone(),

@@ -175,7 +175,7 @@ fn what_text(finding: &RunFinding, found: &RunFindings) -> String {
         CauseKind::DominantKernel => {
             let peaks = figures.roof_share.map(|share| {
                 let times = 1.0 / share.max(0.01);
-                format!(", {times:.1} times the time at the device's peak rates")
+                format!(", {times:.1} times as long as at the device's peak rates")
             });
             let kernel_time = percent_text(compared);
             format!(

@@ -578,7 +578,7 @@ fn finding_of(one: Replayed, is_inferred: bool, found: &RunFindings) -> RunFindi
     let has_others = finding.subject.ends_with(" ranks");
     if finding.kind == CauseKind::ExposedCommunication && found.ranks < 2 && has_others {
         let rest = &finding.remedy;
-        let remedy = format!("give all ranks, which tell its transfers from waits; {rest}");
+        let remedy = format!("pass the folder of all ranks to tell transfers from waits; {rest}");
         finding.remedy = remedy.into();
     }
     finding.title = title::finding_title(&finding, found);

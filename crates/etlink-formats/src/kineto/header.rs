@@ -8,10 +8,29 @@ use rustc_hash::FxHashSet;
 
 /// Keys that recorders write themselves. Others are the program's, such as its environment, which
 /// may hold secrets, and are not kept.
-const RECORDED_KEYS: &str = "ERROR WARNING baseTimeNanoseconds cuda_driver_version \
-    cuda_runtime_version cupti_version deviceProperties displayTimeUnit distributedInfo \
-    hip_driver_version hip_runtime_version host_name profile_memory record_shapes \
-    roctracer_version schemaVersion traceName trace_id with_flops with_modules with_stack";
+const RECORDED_KEYS: [&str; 21] = [
+    "ERROR",
+    "WARNING",
+    "baseTimeNanoseconds",
+    "cuda_driver_version",
+    "cuda_runtime_version",
+    "cupti_version",
+    "deviceProperties",
+    "displayTimeUnit",
+    "distributedInfo",
+    "hip_driver_version",
+    "hip_runtime_version",
+    "host_name",
+    "profile_memory",
+    "record_shapes",
+    "roctracer_version",
+    "schemaVersion",
+    "traceName",
+    "trace_id",
+    "with_flops",
+    "with_modules",
+    "with_stack",
+];
 
 /// Keys of the document seen so far.
 #[derive(Default)]
@@ -49,7 +68,7 @@ pub(crate) fn read(
     let fields = scan_fields(text, |key, value| {
         keys.add(key);
         if let Some(details) = &mut details
-            && RECORDED_KEYS.split(' ').any(|own| own.as_bytes() == key)
+            && RECORDED_KEYS.iter().any(|own| own.as_bytes() == key)
         {
             let entry = (unescape(key).into_owned(), value_text(value));
             details.header.push(entry);

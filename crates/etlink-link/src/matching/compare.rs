@@ -243,7 +243,8 @@ fn count(host: &HostTrace, device: &DeviceTrace, matching: &Matching, report: &m
     }
     // forked processes use the same ids, and order alone shows no loss
     let by_id = matching.same_id_other_name == 0 && !matching.op_rule.contains(&MatchRule::Order);
-    if by_id && !device.anomalies.is_cut() {
+    let is_counted = device.anomalies.count(AnomalyKind::OpLost) > 0;
+    if by_id && !is_counted && !device.anomalies.is_cut() {
         report.anomalies.add(AnomalyKind::OpLost, lost, None);
     }
     // The host trace usually covers more than the device trace: ops before the first match and

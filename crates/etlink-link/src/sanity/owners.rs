@@ -7,10 +7,11 @@ use super::lost::is_loss;
 use crate::device::call_end;
 use crate::limits::ROUNDING;
 use etlink_model::{Anomaly, AnomalyKind, CallIdx, DeviceTrace, OpIdx, TableIdx};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
-/// Counts calls outside their op, and calls whose op is missing although its process has ops with
-/// lower and with higher numbers.
+/// Counts calls outside their op, and missing ops that calls name, if their process has ops with lower
+/// and with higher numbers.
 pub(super) fn note_owners(device: &mut DeviceTrace) {
     let (ops, calls) = (&device.ops, &device.calls);
     let numbered = ops.thread.iter().zip(&ops.external_id);
@@ -19,6 +20,7 @@ pub(super) fn note_owners(device: &mut DeviceTrace) {
     let by_id: BTreeMap<_, u32> = ids.collect();
     let mut inside = 0;
     let (mut outside, mut lost) = (Anomaly::default(), Anomaly::default());
+    let mut missing = FxHashSet::default();
     for call in (0..calls.len()).map(CallIdx::from_index) {
         let pid = device.threads[calls.thread[call.index()].index()].pid;
         let id = (pid, calls.external_id[call.index()]);
@@ -31,6 +33,9 @@ pub(super) fn note_owners(device: &mut DeviceTrace) {
             }
             Some(_) => &mut outside,
             None if is_own(by_id.range(..id).next_back()) && is_own(by_id.range(id..).next()) => {
+                if !missing.insert(id) {
+                    continue;
+                }
                 &mut lost
             }
             None => continue,
@@ -40,7 +45,7 @@ pub(super) fn note_owners(device: &mut DeviceTrace) {
         let place = || format!("{name}, start {} ns", calls.start[call.index()]);
         found.first.get_or_insert_with(place);
     }
-    if !is_loss(lost.count as i64, calls.len() as i64) {
+    if !is_loss(lost.count as i64, ops.len() as i64) {
         lost.count = 0;
     }
     if outside.count < inside {

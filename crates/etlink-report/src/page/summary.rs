@@ -75,15 +75,10 @@ fn snapshot_sentence(page: &ReportPage<'_>) -> Option<String> {
 /// Returns the name of a cause as part of a sentence without markup.
 fn plain_cause(cause: &str) -> String {
     // A kernel's name without namespaces and template arguments.
-    for (condition, adjective) in [
-        ("`, if twice as fast", "a twice as fast"),
-        ("`, if at the device's peak rates", "peak rates in"),
-    ] {
-        if let Some(kernel) = cause.strip_suffix(condition) {
-            let name = kernel.trim_start_matches('`').split(['<', '(']).next();
-            let name = name.and_then(|name| name.rsplit("::").next());
-            return format!("{adjective} {}", name.unwrap_or(kernel).trim());
-        }
+    if let Some((kernel, condition)) = cause.split_once("`, if ") {
+        let name = kernel.trim_start_matches('`').split(['<', '(']).next();
+        let name = name.and_then(|name| name.rsplit("::").next());
+        return format!("{}, if {condition}", name.unwrap_or(kernel).trim());
     }
     let plain = cause.replace('`', "");
     if cause.starts_with("Python") {

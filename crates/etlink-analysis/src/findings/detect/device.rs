@@ -13,7 +13,7 @@ use crate::findings::limits::DOMINANT_SHARE;
 use crate::findings::text::sum_ns;
 use crate::findings::view::RankView;
 use crate::median_ns;
-use crate::ops::{WorkedRows, owner};
+use crate::ops::WorkedRows;
 use crate::rules::RowClass;
 use crate::sm_coverage::kernel_blocks;
 use etlink_link::{EdgeKind, launches_graph};
@@ -162,12 +162,7 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
         return vec![];
     }
     let worked = WorkedRows::new(&view.rows, &PeakTable::default());
-    let kernels = kernels_of_ops(view);
-    let roof_ns = |row: &usize| {
-        // the work of an op of several kernels is not that of one
-        let is_whole = owner(view.trace, *row).is_some_and(|op| kernels.get(&op) == Some(&1));
-        if is_whole { worked.roof_ns(*row) } else { None }
-    };
+    let roof_ns = |row: &usize| worked.kernel_roof_ns(*row);
     let mut candidates = vec![];
     for (name, (mut group, rows)) in by_name {
         group.compared = Some(share(&group));
@@ -187,19 +182,6 @@ pub(crate) fn dominant_kernels(view: &RankView<'_>) -> Vec<CauseCandidate> {
         candidates.push(group.into_candidate(view, CauseKind::DominantKernel, name));
     }
     candidates
-}
-
-/// Returns the number of kernels of each op.
-fn kernels_of_ops(view: &RankView<'_>) -> FxHashMap<usize, u32> {
-    let mut kernels = FxHashMap::default();
-    for row in 0..view.rows.len() {
-        if view.trace.device.rows.kind[row] == RowKind::Kernel
-            && let Some(op) = owner(view.trace, row)
-        {
-            *kernels.entry(op).or_default() += 1;
-        }
-    }
-    kernels
 }
 
 /// Finds long kernels that leave multiprocessors without a block.
